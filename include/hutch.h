@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hutch: run untrusted code in isolated cells.
+ *
+ * This is the whole public API of libhutch. It includes nothing else of hutch
+ * and compiles as C99 and as C++11.
+ *
+ * In three calls: make an engine, run requests on it, free it.
+ *
+ *     hutch_engine *engine;
+ *     hutch_result *result;
+ *     struct hutch_error err;
+ *     struct hutch_request request;
+ *
+ *     if (hutch_engine_new(NULL, &engine, &err) < 0)
+ *         ...
+ *     hutch_request_init(&request);
+ *     request.code = "print(2+2)";
+ *     request.code_length = 10;
+ *     if (hutch_run(engine, &request, NULL, &result, &err) < 0)
+ *         ...                                  // hutch failed: see err
+ *     else
+ *         fwrite(result->stdout_text.data, 1, result->stdout_text.length, stdout);
+ *     hutch_result_free(result);
+ *     hutch_engine_free(engine);
+ *
+ * Two vocabularies, never mixed: a *result* describes what the program did,
+ * and a program that fails is a normal result; an *error* says that hutch
+ * itself could not do its work. Every fallible call returns 0 (or a count) on
+ * success and a negative HUTCH_ERR_* code on failure, fills *err where err is
+ * not NULL, and leaves its outputs untouched on failure.
+ *
+ * Threads: an engine may be used from any number of threads at once. A request
+ * is only read. A result belongs to the caller and to no thread in particular.
+ * The library keeps no global state, prints nothing, ends no process, changes
+ * no signal disposition, and starts its one helper process, hutch-supervisor,
+ * by posix_spawn.
+ */
+#ifndef HUTCH_H
+#define HUTCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HUTCH_VERSION "0.1.0"
+
+#if defined(__GNUC__)
+#define HUTCH_PUBLIC __attribute__((visibility("default")))
+#define HUTCH_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define HUTCH_PUBLIC
+#define HUTCH_MUST_CHECK
+#endif
+
+/* ---- errors ------------------------------------------------------------ */
+
+/* Error codes. docs/errors.md says what each means at every front door; it is
+ * made from the same table as the names. The values never change. */
+enum hutch_error_code {
+    HUTCH_ERR_INVALID = -1,   /* a field of the request or of the options is out of range */
+    HUTCH_ERR_NO_MEMORY = -2, /* memory ran out in the engine */
+    HUTCH_ERR_SYSTEM = -3,    /* a system call failed; sys_errno says how */
+    HUTCH_ERR_HELPER = -4,    /* hutch-supervisor is missing, of another version, or died */
+    HUTCH_ERR_ISOLATION = -5, /* this host cannot isolate a cell at all */
+    HUTCH_ERR_LAYER = -6,     /* a required layer is not in force */
+    HUTCH_ERR_BACKEND = -7,   /* the requested backend is not available */
+    HUTCH_ERR_RUNTIME = -8,   /* the language's interpreter is missing or broken */
+    HUTCH_ERR_BUSY = -9,      /* too many cells at once */
+    HUTCH_ERR_CANCELLED = -10 /* hutch_cancel_trigger() was called */
+};
+
+/* An error. A value: copy it freely, nothing in it needs freeing. */
+struct hutch_error {
+    int32_t code;      /* one of enum hutch_error_code */
+    int32_t sys_errno; /* errno of the failed call, 0 where there was none */
+    int32_t maybe_ran; /* 0: the code was not started; 1: it may have run */
+    char message[244]; /* one line, no full stop, always NUL-terminated */
+};
+
+/* Whether the same request may be sent again without running its code twice:
+ * true for "not started", false for "outcome unknown". */
+HUTCH_PUBLIC bool hutch_error_retry_safe(const struct hutch_error *err);
+
+/* The stable name of a code, e.g. "layer_missing"; "unknown" for other numbers.
+ * Static storage. */
+HUTCH_PUBLIC const char *hutch_error_name(int code);
+
+/* ---- layers ------------------------------------------------------------ */
+
+/* The layers of isolation, as bits of a mask. The names that
+ * hutch_layer_name() gives are fixed. */
+enum hutch_layer {
+    HUTCH_LAYER_USER_NS = 1 << 0,
+    HUTCH_LAYER_PID_NS = 1 << 1,
+    HUTCH_LAYER_MOUNT_NS = 1 << 2,
+    HUTCH_LAYER_NET_NS = 1 << 3,
+    HUTCH_LAYER_IPC_NS = 1 << 4,
+    HUTCH_LAYER_UTS_NS = 1 << 5,
+    HUTCH_LAYER_CGROUP_NS = 1 << 6,
+    HUTCH_LAYER_DISTINCT_UID = 1 << 7,
+    HUTCH_LAYER_NO_CAPS = 1 << 8,
+    HUTCH_LAYER_NO_NEW_PRIVS = 1 << 9,
+    HUTCH_LAYER_SECCOMP = 1 << 10,
+    HUTCH_LAYER_LANDLOCK = 1 << 11,
+    HUTCH_LAYER_CGROUP_MEMORY = 1 << 12,
+    HUTCH_LAYER_CGROUP_PIDS = 1 << 13,
+    HUTCH_LAYER_CGROUP_CPU = 1 << 14,
+    HUTCH_LAYER_RLIMITS = 1 << 15,
+    HUTCH_LAYER_PRIVATE_ROOT = 1 << 16
+};
+
+/* Every layer of the namespace backend. */
+#define HUTCH_LAYERS_NAMESPACE 0x1ffffu
+
+/* The name of one layer bit, e.g. "seccomp"; NULL for anything else. */
+HUTCH_PUBLIC const char *hutch_layer_name(uint32_t layer);
+
+/* The bit of a layer's name; 0 when the name is unknown. */
+HUTCH_PUBLIC uint32_t hutch_layer_from_name(const char *name);
+
+/* ---- engine ------------------------------------------------------------ */
+
+typedef struct hutch_engine hutch_engine;
+
+/* What an engine is told at its birth. Zero in a field means its default. */
+struct hutch_engine_options {
+    size_t size;             /* set by hutch_engine_options_init */
+    const char *helper_dir;  /* folder of hutch-supervisor; default: libexec/hutch found
+                                relative to libhutch or to the program */
+    const char *cache_dir;   /* absolute; where cell trees are kept; default
+                                ~/.cache/hutch of the calling user's passwd entry */
+    const char *python;      /* absolute path of the Python interpreter; default /usr/bin/python3 */
+    const char *bash;        /* absolute path of bash; default /bin/bash */
+    const char *cgroup;      /* path below each cgroup hierarchy that cells are made under;
+                                default: the cgroup of this process */
+    uint32_t uid_base;       /* first host uid for cells, as root; default 1879048192 */
+    uint32_t uid_count;      /* how many; 1 to 65536; default 4096 */
+};
+
+/* Fills *options with defaults. Cannot fail. */
+HUTCH_PUBLIC void hutch_engine_options_init(struct hutch_engine_options *options);
+
+/* Makes an engine. options may be NULL for the defaults; its strings are
+ * copied. The supervisor starts with the first run, not here.
+ * Errors: INVALID, NO_MEMORY, HELPER. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_engine_new(const struct hutch_engine_options *options,
+                                                   hutch_engine **ret_engine,
+                                                   struct hutch_error *err);
+
+/* Ends an engine: kills every cell that is left, waits (at most 5 seconds)
+ * until nothing of them remains, and frees the engine. No run may be active
+ * in another thread. NULL is ignored. */
+HUTCH_PUBLIC void hutch_engine_free(hutch_engine *engine);
+
+/* ---- cancelling -------------------------------------------------------- */
+
+/* A token that ends a run from another thread. */
+typedef struct hutch_cancel hutch_cancel;
+
+/* Makes a token. Errors: NO_MEMORY, SYSTEM. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_cancel_new(hutch_cancel **ret_cancel,
+                                                   struct hutch_error *err);
+
+/* Cancels every run that was given this token, now or later: the cell is
+ * killed and hutch_run returns HUTCH_ERR_CANCELLED. May be called from any
+ * thread, from an output callback, from a signal handler, and repeatedly. */
+HUTCH_PUBLIC void hutch_cancel_trigger(hutch_cancel *cancel);
+
+/* Frees a token that no active run uses. NULL is ignored. */
+HUTCH_PUBLIC void hutch_cancel_free(hutch_cancel *cancel);
+
+/* ---- request ----------------------------------------------------------- */
+
+enum hutch_language { HUTCH_PYTHON = 0, HUTCH_SHELL = 1 };
+enum hutch_backend { HUTCH_BACKEND_AUTO = 0, HUTCH_BACKEND_NAMESPACE = 1 };
+enum hutch_encoding { HUTCH_TEXT = 0, HUTCH_BASE64 = 1 };
+enum hutch_stream { HUTCH_STDOUT = 1, HUTCH_STDERR = 2 };
+
+/* One environment variable. */
+struct hutch_env {
+    const char *name;  /* [A-Za-z_][A-Za-z0-9_]*, at most 255 bytes; names that steer the
+                          loader or the interpreter are refused */
+    const char *value; /* at most 32 KiB of UTF-8 without control characters but tab */
+};
+
+/* Called with a piece of the program's output as it arrives, on the thread
+ * that called hutch_run, in the order of arrival within each stream. data is
+ * raw bytes, valid during the call only, never of length 0. A callback that is
+ * slow slows the program that prints, never its time limit. It may call
+ * hutch_cancel_trigger and nothing else that concerns the same run; it must
+ * not leave by longjmp or an exception. */
+typedef void (*hutch_output_fn)(void *user, enum hutch_stream stream, const char *data,
+                                size_t length);
+
+/* What to run, and within which limits. Filled by hutch_request_init, which
+ * sets every default; the caller then sets at least code and code_length.
+ * Pointers are borrowed for the duration of the call. */
+struct hutch_request {
+    size_t size; /* set by hutch_request_init */
+
+    const char *code;   /* UTF-8 without NUL */
+    size_t code_length; /* 1 byte to 1 MiB */
+    enum hutch_language language;
+
+    const char *stdin_data; /* any bytes; end of file after them */
+    size_t stdin_length;    /* at most 16 MiB */
+
+    const struct hutch_env *env;
+    size_t env_count; /* at most 100 */
+
+    double timeout_seconds;    /* 0.1 to 300; default 30; wall clock, from the start of the run */
+    uint64_t memory_mb;        /* MiB; 64 (shell 16) to the host's memory; default 512 */
+    double cpus;               /* 0.1 to the number of the host's; default 1 */
+    uint32_t max_processes;    /* 1 to 4096; default 128 */
+    uint64_t disk_mb;          /* MiB; 1 to 65536; default 256; home, /tmp and /dev/shm together */
+    uint64_t max_output_bytes; /* 1024 to 16 MiB for each stream; default 1 MiB */
+
+    enum hutch_backend backend;
+    uint32_t require;                    /* mask of layers that must be in force */
+    enum hutch_encoding output_encoding; /* how hutch_result_to_json gives stdout and stderr */
+    const char *owner;                   /* at most 64 bytes, or NULL */
+};
+
+/* Fills *request with the defaults above and no code. Cannot fail. */
+HUTCH_PUBLIC void hutch_request_init(struct hutch_request *request);
+
+/* Callbacks and cancelling of one run; all members may be NULL. */
+struct hutch_run_options {
+    size_t size;              /* sizeof(struct hutch_run_options) */
+    hutch_output_fn on_output;
+    void *user;               /* passed to on_output */
+    hutch_cancel *cancel;
+};
+
+/* ---- result ------------------------------------------------------------ */
+
+/* Bytes that may hold NUL; data is also NUL-terminated. */
+struct hutch_text {
+    char *data;
+    size_t length;
+};
+
+/* What a program did. exit_code, exit_signal, timed_out, the times, memory and
+ * layers come from the kernel and the supervisor. value and error come from
+ * inside the cell: bounded claims of code that nobody trusts. */
+typedef struct hutch_result {
+    size_t size;
+
+    struct hutch_text stdout_text; /* what is kept of the bytes: head, marker, tail */
+    struct hutch_text stderr_text;
+    uint64_t stdout_bytes; /* what the program printed in all */
+    uint64_t stderr_bytes;
+    bool truncated; /* more was printed than is kept of one of the streams */
+
+    int32_t exit_code;       /* the program's own; 128+n killed by signal n; -1 timeout */
+    const char *exit_signal; /* "SIGKILL" …, or NULL; static */
+    bool timed_out;
+
+    const char *error_type; /* NULL on success, else "syntax_error", "import_error", "timeout",
+                               "resource_limit" or "runtime_error"; static */
+    char *error_class;      /* the exception's type name; NULL where there is no error object */
+    char *error_message;    /* UTF-8; NULL likewise */
+    uint32_t error_line;    /* line in the user's code, from 1; 0 unknown */
+
+    struct hutch_text value; /* the last expression's value as text; data is NULL for none */
+
+    double duration_ms; /* wall time of the run, measured by the supervisor */
+    double queue_ms;    /* wait before the run */
+    double cpu_ms;      /* processor time of all processes of the cell */
+    uint64_t peak_memory_bytes; /* of all processes of the cell; 0 where the kernel does not say */
+
+    const char *backend;  /* "namespace"; static */
+    const char *language; /* "python" …; static */
+    uint32_t layers;      /* mask of the layers that enclosed this run */
+    char run_id[33];      /* 32 lower-case hexadecimal digits */
+    enum hutch_encoding output_encoding;
+} hutch_result;
+
+/* Runs a request to its end, in a cell of its own, on the calling thread.
+ * run_options may be NULL. On success *ret_result is the caller's, to be freed
+ * by hutch_result_free.
+ * Errors: all of enum hutch_error_code; hutch_error_retry_safe tells whether
+ * the code may have run. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_run(hutch_engine *engine,
+                                            const struct hutch_request *request,
+                                            const struct hutch_run_options *run_options,
+                                            hutch_result **ret_result, struct hutch_error *err);
+
+/* Frees a result. NULL is ignored. */
+HUTCH_PUBLIC void hutch_result_free(hutch_result *result);
+
+/* The result as one JSON object (valid UTF-8, without a line break), with the
+ * field names that every front door uses. *ret_json is the caller's, to be
+ * freed by hutch_free. Errors: NO_MEMORY. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_result_to_json(const hutch_result *result, char **ret_json,
+                                                       struct hutch_error *err);
+
+/* ---- requests as JSON -------------------------------------------------- */
+
+/* A request together with the memory that it borrows. */
+typedef struct hutch_json_request hutch_json_request;
+
+/* Reads one JSON object of the request's fields (at most 8 MiB). Unknown
+ * fields, wrong types and values out of range are refused by name; lone
+ * surrogates are read as U+FFFD. *ret_request is the caller's, to be freed by
+ * hutch_json_request_free. Errors: INVALID, NO_MEMORY. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_json_request_parse(const char *json, size_t length,
+                                                           hutch_json_request **ret_request,
+                                                           struct hutch_error *err);
+
+/* The request itself; it lives as long as *request. */
+HUTCH_PUBLIC const struct hutch_request *hutch_json_request_get(const hutch_json_request *request);
+
+/* NULL is ignored. */
+HUTCH_PUBLIC void hutch_json_request_free(hutch_json_request *request);
+
+/* ---- doctor ------------------------------------------------------------ */
+
+/* Probes every layer by using it in a cell made for the purpose, and gives a
+ * report as one JSON object: {"backends": {...}, "layers": [{"name",
+ * "in_force", "reason", "mend"}], "runtimes": [...], "cgroup": ...}; DESIGN in
+ * docs/doctor.md. *ret_json is the caller's, to be freed by hutch_free. It
+ * succeeds on a host that cannot isolate: the report then says why.
+ * Errors: HELPER, NO_MEMORY, SYSTEM. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_doctor(hutch_engine *engine, char **ret_json,
+                                               struct hutch_error *err);
+
+/* ---- the rest ---------------------------------------------------------- */
+
+/* Frees memory that a call of this library handed out as char *. */
+HUTCH_PUBLIC void hutch_free(void *memory);
+
+/* The version of the library that is running, e.g. "0.1.0". Static. */
+HUTCH_PUBLIC const char *hutch_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

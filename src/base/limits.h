@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every maximum in one place: what grows names its bound here.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define KIB(n) ((uint64_t)(n) << 10)
+#define MIB(n) ((uint64_t)(n) << 20)
+
+/* the request; the numbers of include/hutch.h */
+#define LIMIT_CODE_BYTES MIB(1)
+#define LIMIT_STDIN_BYTES MIB(16)
+#define LIMIT_ENV_COUNT 100
+#define LIMIT_ENV_NAME_BYTES 255
+#define LIMIT_ENV_VALUE_BYTES KIB(32)
+#define LIMIT_TIMEOUT_SECONDS_MIN 0.1
+#define LIMIT_TIMEOUT_SECONDS_MAX 300.0
+#define LIMIT_MEMORY_MB_MIN 64
+#define LIMIT_MEMORY_MB_MIN_SHELL 16
+#define LIMIT_CPUS_MIN 0.1
+#define LIMIT_PROCESSES_MAX 4096
+#define LIMIT_DISK_MB_MAX 65536
+#define LIMIT_OUTPUT_BYTES_MIN KIB(1)
+#define LIMIT_OUTPUT_BYTES_MAX MIB(16)
+#define LIMIT_OWNER_BYTES 64
+#define LIMIT_REQUEST_JSON_BYTES MIB(8)
+
+/* a run */
+#define LIMIT_OUTPUT_HARD_BYTES MIB(64) /* printed on one stream: the run is ended */
+#define LIMIT_RESULT_JSON_BYTES MIB(256)
+
+/* the host */
+#define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */
+#define LIMIT_CELLS 1024               /* cells of one supervisor at once */
+#define LIMIT_FILES_OF_TREE 200000     /* files that a cell tree may hold */

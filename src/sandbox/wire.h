@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The wire between the engine and the runner inside a cell: one stream socket,
+ * frames of a fixed header and a bounded payload, in native byte order.
+ *
+ * Engine to runner:  ENV (optional), then RUN.
+ * Runner to engine:  VALUE, ERROR; both optional, both claims of hostile code.
+ *
+ * The runner finds the socket at descriptor WIRE_CHANNEL_FD. It is far above
+ * what programs close or overwrite by habit (closerange(3, 256), dup2 on 3).
+ */
+#pragma once
+
+#include <stdint.h>
+
+/* Raised whenever a frame changes; helpers of another version are refused. */
+#define WIRE_VERSION 1
+
+#define WIRE_CHANNEL_FD 1000
+
+struct wire_header {
+    uint32_t length;  /* of the payload that follows */
+    uint16_t type;    /* enum wire_type */
+    uint16_t flags;   /* of the type; else 0 */
+    uint32_t exec_id; /* 1 for a single run */
+};
+
+enum wire_type {
+    WIRE_ENV = 1, /* NAME=VALUE strings, each ended by NUL */
+    WIRE_RUN = 2, /* the code, UTF-8, no NUL; nothing follows */
+
+    WIRE_VALUE = 16, /* text of the last expression's value, UTF-8 */
+    WIRE_ERROR = 17, /* struct wire_error, the type's name, then the message, UTF-8 */
+};
+
+/* flags of WIRE_ERROR */
+#define WIRE_ERROR_COMPILE 1 /* the code did not parse; nothing ran */
+
+struct wire_error {
+    uint32_t line;        /* in the user's code, from 1; 0 unknown */
+    uint32_t type_length; /* bytes of the type's name */
+    int32_t sys_errno;    /* of an OSError, else 0 */
+};
+
+/* The largest payloads. */
+#define WIRE_MAX_RUN (1u << 20)
+#define WIRE_MAX_ENV (100u * (255u + 1u + 32768u + 1u))
+#define WIRE_MAX_VALUE (1u << 20)
+#define WIRE_MAX_ERROR (64u << 10)
