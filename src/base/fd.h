@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors: waiting for one, moving one out of the way, sending several. */
+#pragma once
+
+#include "attrs.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Waits until fd has one of the poll events, or its peer is gone, at most
+ * until deadline_ns (monotonic). Returns the revents, 0 when the deadline
+ * passed, -1 with errno set. */
+int fd_wait(int fd, short events, uint64_t deadline_ns);
+
+/* A close-on-exec pair of pipe ends; read end first. 0, or -1 with errno. */
+MUST_CHECK int fd_pipe(int ret_fds[2]);
+
+/* One packet with count descriptors (at most FD_SEND_MAX) over a Unix socket.
+ * 0, or -1 with errno. */
+#define FD_SEND_MAX 8
+MUST_CHECK int fd_send(int socket, const void *data, size_t length, const int *fds, size_t count);
+
+/* Receives one packet and up to *count descriptors, born close-on-exec.
+ * Returns the packet's length, 0 at the end, -1 with errno: EMSGSIZE for a
+ * packet or a number of descriptors that was cut (nothing stays open then).
+ * *count becomes the number received. */
+MUST_CHECK ssize_t fd_receive(int socket, void *data, size_t length, int *ret_fds, size_t *count);

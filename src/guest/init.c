@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hutch-init: PID 1 of every cell. It holds the cell's namespaces together,
+ * reaps what is left to it, and ends, taking every process of the cell with
+ * it, when the supervisor lets go of its lifeline (descriptor 0) or dies.
+ *
+ * It is exec'd with no capability, no_new_privs and the system call filter in
+ * force, from a file that its user may execute but not read: so the kernel
+ * makes it non-dumpable, and no program of the same user can look into it or
+ * steer it. As PID 1 it ignores every signal that it did not ask for.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LIFELINE_FD 0
+
+/* An own descriptor on SIGCHLD, so that one poll waits for both. */
+static int open_child_signal(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return -1;
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void reap(int signal_fd)
+{
+    struct signalfd_siginfo info;
+
+    while (read(signal_fd, &info, sizeof(info)) > 0) {
+    }
+    while (waitpid(-1, NULL, WNOHANG) > 0) {
+    }
+}
+
+int main(void)
+{
+    prctl(PR_SET_DUMPABLE, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int signal_fd = open_child_signal();
+    if (signal_fd < 0)
+        return 1;
+
+    struct pollfd fds[] = {
+        {.fd = LIFELINE_FD, .events = POLLIN},
+        {.fd = signal_fd, .events = POLLIN},
+    };
+    for (;;) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            return 1;
+        if (fds[0].revents != 0)
+            return 0; /* nothing is ever sent: this is its end */
+        if (fds[1].revents != 0)
+            reap(signal_fd);
+    }
+}

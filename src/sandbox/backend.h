@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The border between the engine and the ways to isolate a cell. A backend
+ * starts cells, carries bytes and frames, and says what happened, as events;
+ * no descriptor crosses it, so a cell may as well be a virtual machine behind
+ * one serial line.
+ *
+ * One cell belongs to one thread. Every call that waits takes a deadline and
+ * the cancel descriptor of the request.
+ */
+#pragma once
+
+#include "base/attrs.h"
+#include "base/error.h"
+#include "wire.h"
+
+#include <hutch.h>
+
+struct backend;
+struct cell;
+
+/* What a cell is made for. Borrowed during cell_start only. */
+struct cell_spec {
+    const struct hutch_request *request;
+};
+
+enum cell_event_type {
+    CELL_STARTED, /* the interpreter has begun; layers is set */
+    CELL_FAILED,  /* nothing was started; error says why; the last event */
+    CELL_STDOUT,  /* data, length: bytes the program printed */
+    CELL_STDERR,
+    CELL_REPORT, /* report_type, data, length: a frame of the runner, a claim */
+    CELL_EXITED, /* exit is set; more output may follow */
+    CELL_END,    /* dead, and every pipe read to its end: the last event */
+};
+
+/* How a program ended, as the kernel and the supervisor know it. */
+enum cell_end { CELL_END_EXIT, CELL_END_TIMEOUT, CELL_END_MEMORY, CELL_END_OUTPUT };
+
+struct cell_exit {
+    enum cell_end end;
+    int wait_status; /* as of waitpid */
+    uint64_t duration_ns;
+    uint64_t cpu_ns;
+    uint64_t peak_memory_bytes;
+    uint64_t oom_kills;
+    uint64_t process_limit_hits;
+};
+
+struct cell_event {
+    enum cell_event_type type;
+    uint32_t layers;
+    const char *data; /* valid until the next call on the cell */
+    size_t length;
+    enum wire_type report_type;
+    uint16_t report_flags;
+    struct cell_exit exit;
+    struct hutch_error error;
+};
+
+struct backend_ops {
+    const char *name; /* "namespace" */
+
+    /* Starts a cell; returns before it runs. An error is always "not started". */
+    int (*cell_start)(struct backend *backend, const struct cell_spec *spec,
+                      struct cell **ret_cell, struct hutch_error *err);
+
+    /* Queues one frame for the runner; data is borrowed until the cell is
+     * freed. It travels while cell_next_event waits. */
+    int (*cell_send)(struct cell *cell, enum wire_type type, const void *data, size_t length,
+                     struct hutch_error *err);
+
+    /* Waits for the next event until deadline_ns (monotonic) or until
+     * cancel_fd (or -1) becomes readable: HUTCH_ERR_CANCELLED. After any error
+     * the outcome is unknown; only CELL_FAILED means that nothing ran. */
+    int (*cell_next_event)(struct cell *cell, uint64_t deadline_ns, int cancel_fd,
+                           struct cell_event *ret_event, struct hutch_error *err);
+
+    /* Ends the run because it printed too much; CELL_EXITED follows. */
+    void (*cell_stop)(struct cell *cell);
+
+    /* Kills whatever is left and frees the handle; NULL is ignored. */
+    void (*cell_free)(struct cell *cell);
+
+    /* The layers' state as JSON, see hutch_doctor(). */
+    int (*doctor)(struct backend *backend, char **ret_json, struct hutch_error *err);
+
+    /* Ends the backend: every cell, every helper process. NULL is ignored. */
+    void (*free)(struct backend *backend);
+};
+
+struct backend {
+    const struct backend_ops *ops;
+};
+
+/* Makes the namespace backend. Options' strings are copied.
+ * Implemented in namespace/backend.c. */
+MUST_CHECK int namespace_backend_new(const struct hutch_engine_options *options,
+                                     struct backend **ret_backend, struct hutch_error *err);

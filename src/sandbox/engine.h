@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the engine know of it. */
+#pragma once
+
+#include "backend.h"
+
+#include <hutch.h>
+
+struct hutch_engine {
+    struct backend *backend;
+};
+
+/* The descriptor that becomes readable when the token is triggered; -1 for
+ * NULL. */
+int cancel_fd(const struct hutch_cancel *cancel);

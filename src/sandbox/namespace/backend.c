@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine's side of the namespace backend (backend.h). A cell is four
+ * descriptors here: the event socket to the supervisor, the two output pipes,
+ * and the channel to the runner. The thread that runs the request polls them
+ * together; nothing is shared with other cells but the control socket.
+ *
+ * Lock: backend.lock guards helper. The send of one small packet, at most a
+ * second, is the only call under it that may wait, apart from the spawn.
+ */
+#include "sandbox/backend.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "doctor.h"
+#include "helper.h"
+#include "proto.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#define READ_BYTES (64u << 10)
+#define SEND_FRAMES 2
+#define DRAIN_SECONDS 5 /* after the exit, for pipes whose writers are being killed */
+
+struct namespace_backend {
+    struct backend base;
+    struct helper_options options;
+    pthread_mutex_t lock;
+    struct helper helper;
+};
+
+struct frame {
+    struct wire_header header;
+    const char *data; /* borrowed */
+    size_t sent;      /* of header and data together */
+};
+
+struct cell {
+    struct namespace_backend *backend;
+    int event_fd, stdout_fd, stderr_fd, channel_fd; /* -1 after their end */
+    struct frame frames[SEND_FRAMES];
+    size_t frame_count, frame_next;
+    struct buf report; /* frames of the runner, as they come in */
+    size_t report_taken;
+    bool exited;
+    uint64_t drain_deadline_ns;
+    char data[READ_BYTES];
+};
+
+/* ---- the supervisor ---------------------------------------------------- */
+
+static bool helper_is_alive(const struct helper *helper)
+{
+    if (helper->control_fd < 0)
+        return false;
+    struct pollfd entry = {.fd = helper->control_fd, .events = POLLIN};
+    return poll(&entry, 1, 0) == 0;
+}
+
+/* Called with the lock held. */
+static int ensure_helper(struct namespace_backend *backend, struct hutch_error *err)
+{
+    if (helper_is_alive(&backend->helper))
+        return 0;
+    helper_end(&backend->helper);
+    if (helper_spawn(&backend->options, &backend->helper, err) < 0)
+        return err->code;
+    struct timeval limit = {.tv_sec = 1};
+    setsockopt(backend->helper.control_fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    return 0;
+}
+
+/* A new supervisor sweeps what a dead one left: start it at once. */
+static void replace_dead_helper(struct namespace_backend *backend)
+{
+    struct hutch_error ignored;
+
+    pthread_mutex_lock(&backend->lock);
+    IGNORE_RESULT(ensure_helper(backend, &ignored));
+    pthread_mutex_unlock(&backend->lock);
+}
+
+static int send_start(struct namespace_backend *backend, const struct proto_start *start,
+                      const int *fds, size_t count, struct hutch_error *err)
+{
+    pthread_mutex_lock(&backend->lock);
+    int code = ensure_helper(backend, err);
+    if (code == 0 && fd_send(backend->helper.control_fd, start, sizeof(*start), fds, count) < 0) {
+        code = errno == EAGAIN
+                   ? err_set(err, HUTCH_ERR_BUSY, "hutch-supervisor does not keep up")
+                   : err_errno(err, HUTCH_ERR_HELPER, errno, "send the cell to hutch-supervisor");
+    }
+    pthread_mutex_unlock(&backend->lock);
+    return code;
+}
+
+/* ---- starting a cell --------------------------------------------------- */
+
+/* A sealed file in memory: the program reads it like a redirected file, and
+ * needs nobody to feed it. */
+static int make_stdin(const char *data, size_t length, struct hutch_error *err)
+{
+    auto_close int fd = memfd_create("stdin", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the program's stdin");
+    for (size_t done = 0; done < length;) {
+        ssize_t count = write(fd, data + done, length - done);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return err_errno(err, HUTCH_ERR_SYSTEM, errno, "write the program's stdin");
+        done += (size_t)count;
+    }
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "seal the program's stdin");
+    /* A descriptor of its own that can only read, from the start. */
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    int reader = open(path, O_RDONLY | O_CLOEXEC);
+    if (reader < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "open the program's stdin");
+    return reader;
+}
+
+struct cell_ends {
+    int fds[PROTO_FDS_MAX];
+    size_t count;
+};
+
+static void ends_done(struct cell_ends *ends)
+{
+    for (size_t i = 0; i < ends->count; i++)
+        close(ends->fds[i]);
+}
+
+/* Makes one pair; mine is kept by the cell, the other goes to the supervisor. */
+static int add_pair(struct cell_ends *ends, const int pair[2], int *ret_mine)
+{
+    *ret_mine = pair[0];
+    ends->fds[ends->count++] = pair[1];
+    return 0;
+}
+
+static int open_ends(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
+        add_pair(ends, pair, &cell->event_fd) < 0 || fd_pipe(pair) < 0 ||
+        add_pair(ends, pair, &cell->stdout_fd) < 0 || fd_pipe(pair) < 0 ||
+        add_pair(ends, pair, &cell->stderr_fd) < 0 ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0 ||
+        add_pair(ends, pair, &cell->channel_fd) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the cell's pipes");
+    return 0;
+}
+
+static struct proto_start describe(const struct hutch_request *request)
+{
+    return (struct proto_start){
+        .kind = PROTO_RUN,
+        .language = request->language == HUTCH_SHELL ? PROTO_SHELL : PROTO_PYTHON,
+        .has_stdin = request->stdin_length > 0,
+        .require = request->require,
+        .max_processes = request->max_processes,
+        .cpu_millis = (uint32_t)(request->cpus * 1000.0 + 0.5),
+        .timeout_ns = (uint64_t)(request->timeout_seconds * (double)NS_PER_SECOND),
+        .memory_bytes = MIB(request->memory_mb),
+        .disk_bytes = MIB(request->disk_mb),
+    };
+}
+
+static struct cell *cell_new(struct namespace_backend *backend, struct hutch_error *err)
+{
+    struct cell *cell = calloc(1, sizeof(*cell));
+    if (!cell) {
+        err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return NULL;
+    }
+    cell->backend = backend;
+    cell->event_fd = cell->stdout_fd = cell->stderr_fd = cell->channel_fd = -1;
+    cell->report = BUF_MAX(WIRE_MAX_VALUE + WIRE_MAX_ERROR + 2 * sizeof(struct wire_header));
+    return cell;
+}
+
+static void close_end(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void namespace_cell_free(struct cell *cell)
+{
+    if (!cell)
+        return;
+    close_end(&cell->event_fd);
+    close_end(&cell->stdout_fd);
+    close_end(&cell->stderr_fd);
+    close_end(&cell->channel_fd);
+    buf_done(&cell->report);
+    free(cell);
+}
+
+static int start_with(struct cell *cell, const struct proto_start *start,
+                      const struct hutch_request *request, struct hutch_error *err)
+{
+    __attribute__((cleanup(ends_done))) struct cell_ends ends = {.count = 0};
+
+    if (open_ends(cell, &ends, err) < 0)
+        return err->code;
+    if (start->has_stdin) {
+        int fd = make_stdin(request->stdin_data, request->stdin_length, err);
+        if (fd < 0)
+            return err->code;
+        ends.fds[ends.count++] = fd;
+    }
+    return send_start(cell->backend, start, ends.fds, ends.count, err);
+}
+
+static int namespace_cell_start(struct backend *base, const struct cell_spec *spec,
+                                struct cell **ret_cell, struct hutch_error *err)
+{
+    struct namespace_backend *backend = (struct namespace_backend *)base;
+    struct proto_start start = describe(spec->request);
+    struct cell *cell = cell_new(backend, err);
+
+    if (!cell)
+        return err->code;
+    if (start_with(cell, &start, spec->request, err) < 0) {
+        namespace_cell_free(cell);
+        return err->code;
+    }
+    *ret_cell = cell;
+    return 0;
+}
+
+/* ---- frames to and from the runner ------------------------------------- */
+
+static int namespace_cell_send(struct cell *cell, enum wire_type type, const void *data,
+                               size_t length, struct hutch_error *err)
+{
+    if (cell->frame_count == SEND_FRAMES || length > UINT32_MAX)
+        return err_set(err, HUTCH_ERR_SYSTEM, "too many frames for one cell");
+    cell->frames[cell->frame_count++] = (struct frame){
+        .header = {.length = (uint32_t)length, .type = (uint16_t)type, .exec_id = 1},
+        .data = data,
+    };
+    return 0;
+}
+
+/* Writes what the channel takes. A runner that does not read any more is no
+ * error: how it ended will say what was wrong. */
+static void pump_frames(struct cell *cell)
+{
+    while (cell->frame_next < cell->frame_count) {
+        struct frame *frame = &cell->frames[cell->frame_next];
+        const char *header = (const char *)&frame->header;
+        bool in_header = frame->sent < sizeof(frame->header);
+        size_t offset = in_header ? frame->sent : frame->sent - sizeof(frame->header);
+        const char *next = (in_header ? header : frame->data) + offset;
+        size_t left = (in_header ? sizeof(frame->header) : frame->header.length) - offset;
+
+        if (left > 0) {
+            ssize_t count = send(cell->channel_fd, next, left, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (count < 0 && (errno == EAGAIN || errno == EINTR))
+                return;
+            if (count < 0) {
+                cell->frame_next = cell->frame_count;
+                return;
+            }
+            frame->sent += (size_t)count;
+        }
+        if (frame->sent == sizeof(frame->header) + frame->header.length)
+            cell->frame_next++;
+    }
+}
+
+static uint32_t largest_report(uint16_t type)
+{
+    switch (type) {
+    case WIRE_VALUE:
+        return WIRE_MAX_VALUE;
+    case WIRE_ERROR:
+        return WIRE_MAX_ERROR;
+    default:
+        return 0;
+    }
+}
+
+/* One whole frame of the runner becomes an event. The bytes come from hostile
+ * code: whatever breaks the form ends the channel and harms nothing else.
+ * Returns 1 with an event, 0 when more is needed. */
+static int take_report(struct cell *cell, struct cell_event *ret_event)
+{
+    struct wire_header header;
+    size_t have = cell->report.length - cell->report_taken;
+
+    if (have < sizeof(header))
+        return 0;
+    const char *start = cell->report.data + cell->report_taken;
+    memcpy(&header, start, sizeof(header));
+    if (header.exec_id != 1 || largest_report(header.type) == 0 ||
+        header.length > largest_report(header.type)) {
+        close_end(&cell->channel_fd);
+        cell->report_taken = cell->report.length;
+        return 0;
+    }
+    if (have < sizeof(header) + header.length)
+        return 0;
+    cell->report_taken += sizeof(header) + header.length;
+    *ret_event = (struct cell_event){
+        .type = CELL_REPORT,
+        .data = start + sizeof(header),
+        .length = header.length,
+        .report_type = header.type,
+        .report_flags = header.flags,
+    };
+    return 1;
+}
+
+static void read_channel(struct cell *cell)
+{
+    ssize_t count = recv(cell->channel_fd, cell->data, sizeof(cell->data), MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (count <= 0) {
+        close_end(&cell->channel_fd);
+        return;
+    }
+    buf_append(&cell->report, cell->data, (size_t)count);
+    if (cell->report.failure != BUF_OK) /* more than any honest runner sends */
+        close_end(&cell->channel_fd);
+}
+
+/* ---- events ------------------------------------------------------------ */
+
+static int read_output(struct cell *cell, int *fd, enum cell_event_type type,
+                       struct cell_event *ret_event, struct hutch_error *err)
+{
+    ssize_t count = read(*fd, cell->data, sizeof(cell->data));
+    if (count < 0 && errno == EINTR)
+        return 0;
+    if (count < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the program's output");
+    if (count == 0) {
+        close_end(fd);
+        return 0;
+    }
+    *ret_event = (struct cell_event){.type = type, .data = cell->data, .length = (size_t)count};
+    return 1;
+}
+
+static enum cell_end end_of(uint32_t end)
+{
+    switch ((enum proto_end)end) {
+    case PROTO_END_TIMEOUT:
+        return CELL_END_TIMEOUT;
+    case PROTO_END_MEMORY:
+        return CELL_END_MEMORY;
+    case PROTO_END_OUTPUT:
+        return CELL_END_OUTPUT;
+    case PROTO_END_EXIT:
+        break;
+    }
+    return CELL_END_EXIT;
+}
+
+static void take_exit(struct cell *cell, const struct proto_event *event,
+                      struct cell_event *ret_event)
+{
+    cell->exited = true;
+    cell->drain_deadline_ns = clock_after_ns(DRAIN_SECONDS * NS_PER_SECOND);
+    *ret_event = (struct cell_event){
+        .type = CELL_EXITED,
+        .exit = {
+            .end = end_of(event->end),
+            .wait_status = event->wait_status,
+            .duration_ns = event->duration_ns,
+            .cpu_ns = event->cpu_ns,
+            .peak_memory_bytes = event->peak_memory_bytes,
+            .oom_kills = event->oom_kills,
+            .process_limit_hits = event->process_limit_hits,
+        },
+    };
+}
+
+/* Returns 1 with an event, or an error. A supervisor that is gone took the
+ * cell with it; whether the code ran before that, nobody can say. */
+static int read_event(struct cell *cell, struct cell_event *ret_event, struct hutch_error *err)
+{
+    struct proto_event event;
+    ssize_t count = recv(cell->event_fd, &event, sizeof(event), 0);
+
+    if (count != (ssize_t)sizeof(event)) {
+        close_end(&cell->event_fd);
+        replace_dead_helper(cell->backend);
+        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor died during the run");
+    }
+    switch ((enum proto_event_type)event.type) {
+    case PROTO_STARTED:
+        *ret_event = (struct cell_event){.type = CELL_STARTED, .layers = event.layers};
+        return 1;
+    case PROTO_EXITED:
+        take_exit(cell, &event, ret_event);
+        return 1;
+    case PROTO_LOST:
+    case PROTO_FAILED:
+        break;
+    }
+    event.error.message[sizeof(event.error.message) - 1] = '\0';
+    if (event.type == PROTO_LOST)
+        return err_set(err, HUTCH_ERR_HELPER, "%s", event.error.message);
+    *ret_event = (struct cell_event){.type = CELL_FAILED, .error = event.error};
+    return 1;
+}
+
+enum { SLOT_CANCEL, SLOT_STDOUT, SLOT_STDERR, SLOT_CHANNEL, SLOT_EVENT, SLOT_COUNT };
+
+static void fill_slots(const struct cell *cell, int cancel_fd, struct pollfd slots[SLOT_COUNT])
+{
+    short channel_events = POLLIN;
+    if (cell->frame_next < cell->frame_count)
+        channel_events |= POLLOUT;
+    slots[SLOT_CANCEL] = (struct pollfd){.fd = cancel_fd, .events = POLLIN};
+    slots[SLOT_STDOUT] = (struct pollfd){.fd = cell->stdout_fd, .events = POLLIN};
+    slots[SLOT_STDERR] = (struct pollfd){.fd = cell->stderr_fd, .events = POLLIN};
+    slots[SLOT_CHANNEL] = (struct pollfd){.fd = cell->channel_fd, .events = channel_events};
+    /* After the exit the supervisor has nothing more to say. */
+    slots[SLOT_EVENT] = (struct pollfd){.fd = cell->exited ? -1 : cell->event_fd, .events = POLLIN};
+}
+
+/* Output first, so that what was printed before the end comes before it. */
+static int serve_slots(struct cell *cell, const struct pollfd slots[SLOT_COUNT],
+                       struct cell_event *ret_event, struct hutch_error *err)
+{
+    if (slots[SLOT_CANCEL].revents != 0)
+        return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller");
+    if (slots[SLOT_CHANNEL].revents & POLLOUT)
+        pump_frames(cell);
+    if (slots[SLOT_CHANNEL].revents & ~POLLOUT)
+        read_channel(cell);
+    if (slots[SLOT_STDOUT].revents != 0)
+        return read_output(cell, &cell->stdout_fd, CELL_STDOUT, ret_event, err);
+    if (slots[SLOT_STDERR].revents != 0)
+        return read_output(cell, &cell->stderr_fd, CELL_STDERR, ret_event, err);
+    if (slots[SLOT_EVENT].revents != 0)
+        return read_event(cell, ret_event, err);
+    return 0;
+}
+
+static bool is_drained(const struct cell *cell)
+{
+    return cell->exited && ((cell->stdout_fd < 0 && cell->stderr_fd < 0 && cell->channel_fd < 0) ||
+                            clock_now_ns() >= cell->drain_deadline_ns);
+}
+
+static int namespace_cell_next_event(struct cell *cell, uint64_t deadline_ns, int cancel_fd,
+                                     struct cell_event *ret_event, struct hutch_error *err)
+{
+    for (;;) {
+        if (take_report(cell, ret_event) > 0)
+            return 0;
+        if (is_drained(cell)) {
+            *ret_event = (struct cell_event){.type = CELL_END};
+            return 0;
+        }
+        struct pollfd slots[SLOT_COUNT];
+        fill_slots(cell, cancel_fd, slots);
+        uint64_t until = cell->exited ? cell->drain_deadline_ns : deadline_ns;
+        int ready = poll(slots, SLOT_COUNT, clock_poll_timeout(until));
+        if (ready < 0 && errno != EINTR)
+            return err_errno(err, HUTCH_ERR_SYSTEM, errno, "wait for the cell");
+        if (ready == 0 && !cell->exited && clock_now_ns() >= deadline_ns)
+            return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor let the deadline pass");
+        if (ready <= 0)
+            continue;
+        int served = serve_slots(cell, slots, ret_event, err);
+        if (served != 0)
+            return served < 0 ? served : 0;
+    }
+}
+
+static void namespace_cell_stop(struct cell *cell)
+{
+    struct proto_stop stop = {.end = PROTO_END_OUTPUT};
+    if (cell->event_fd >= 0)
+        IGNORE_RESULT(send(cell->event_fd, &stop, sizeof(stop), MSG_NOSIGNAL) < 0);
+}
+
+/* ---- doctor ------------------------------------------------------------ */
+
+/* A probe cell goes through everything but the interpreter; the layers that
+ * it confirms from inside come back in STARTED. */
+static int probe_layers(struct namespace_backend *backend, uint32_t *ret_layers,
+                        struct hutch_error *err)
+{
+    struct hutch_request request;
+    struct cell_event event;
+
+    hutch_request_init(&request);
+    request.language = HUTCH_SHELL;
+    struct proto_start start = describe(&request);
+    start.kind = PROTO_PROBE;
+    struct cell *cell = cell_new(backend, err);
+    if (!cell)
+        return err->code;
+    int code = start_with(cell, &start, &request, err);
+    uint64_t deadline_ns = clock_after_ns(60 * NS_PER_SECOND);
+    if (code == 0)
+        code = namespace_cell_next_event(cell, deadline_ns, -1, &event, err);
+    if (code == 0 && event.type == CELL_FAILED) {
+        *err = event.error;
+        code = err->code;
+    } else if (code == 0) {
+        *ret_layers = event.layers;
+    }
+    namespace_cell_free(cell);
+    return code;
+}
+
+static int namespace_doctor(struct backend *base, char **ret_json, struct hutch_error *err)
+{
+    struct namespace_backend *backend = (struct namespace_backend *)base;
+    struct hutch_error probe_error = {0};
+    uint32_t layers = 0;
+
+    int code = probe_layers(backend, &layers, &probe_error);
+    return doctor_report(&backend->options, layers, code < 0 ? &probe_error : NULL, ret_json, err);
+}
+
+/* ---- the backend ------------------------------------------------------- */
+
+static void namespace_free(struct backend *base)
+{
+    if (!base)
+        return;
+    struct namespace_backend *backend = (struct namespace_backend *)base;
+    helper_end(&backend->helper);
+    helper_options_done(&backend->options);
+    pthread_mutex_destroy(&backend->lock);
+    free(backend);
+}
+
+static const struct backend_ops namespace_ops = {
+    .name = "namespace",
+    .cell_start = namespace_cell_start,
+    .cell_send = namespace_cell_send,
+    .cell_next_event = namespace_cell_next_event,
+    .cell_stop = namespace_cell_stop,
+    .cell_free = namespace_cell_free,
+    .doctor = namespace_doctor,
+    .free = namespace_free,
+};
+
+int namespace_backend_new(const struct hutch_engine_options *options,
+                          struct backend **ret_backend, struct hutch_error *err)
+{
+    struct namespace_backend *backend = calloc(1, sizeof(*backend));
+    if (!backend)
+        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    if (helper_options_init(options, &backend->options, err) < 0) {
+        free(backend);
+        return err->code;
+    }
+    backend->base.ops = &namespace_ops;
+    backend->helper = HELPER_NONE;
+    pthread_mutex_init(&backend->lock, NULL);
+    *ret_backend = &backend->base;
+    return 0;
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Making a cell: the plan, the cgroup, the uid, and the two children of
+ * plan.h. Everything that needs memory or privilege happens here, before
+ * clone; what is left for the children is a walk through the plan.
+ */
+#include "cell.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "kernel.h"
+#include "namespaces.h"
+#include "runtime.h"
+#include "sandbox/layers.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <linux/sched.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+
+#define CPU_QUOTA_PERIOD 1000u /* cpu_millis of one processor */
+#define OPEN_FILES 4096
+#define STACK_BYTES MIB(8)
+#define STACK_BYTES_MAX MIB(64)
+#define INODES_PER_CELL 65536
+
+/* Descriptors of one build; the end of the build closes them, whatever the
+ * children still hold. */
+struct build {
+    struct cell_plan plan;
+    int report[2], ready[2], mapped[2], lifeline[2];
+    int tree_fd;
+};
+
+static void build_done(struct build *build)
+{
+    int *const fds[] = {
+        &build->report[0],  &build->report[1],   &build->ready[0],    &build->ready[1],
+        &build->mapped[0],  &build->mapped[1],   &build->lifeline[0], &build->lifeline[1],
+        &build->tree_fd,
+    };
+    for (size_t i = 0; i < ARRAY_LENGTH(fds); i++) {
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+    }
+}
+
+/* ---- the plan ---------------------------------------------------------- */
+
+/* The least used processors, so that cells of one processor each do not share
+ * one while another is idle. */
+static unsigned choose_cpus(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    unsigned want = (cell->start.cpu_millis + CPU_QUOTA_PERIOD - 1) / CPU_QUOTA_PERIOD;
+    if (want > supervisor->cpu_count)
+        want = supervisor->cpu_count;
+    for (unsigned taken = 0; taken < want; taken++) {
+        unsigned best = CPU_SETSIZE;
+        for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+            if (!CPU_ISSET(cpu, &supervisor->cpus) || CPU_ISSET(cpu, &cell->cpus))
+                continue;
+            if (best == CPU_SETSIZE || supervisor->cpu_load[cpu] < supervisor->cpu_load[best])
+                best = cpu;
+        }
+        CPU_SET(best, &cell->cpus);
+        supervisor->cpu_load[best]++;
+    }
+    return want;
+}
+
+static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell)
+{
+    const struct proto_start *start = &cell->start;
+    bool memory_by_cgroup = (cell->layers & HUTCH_LAYER_CGROUP_MEMORY) != 0;
+    /* Whole seconds, and late enough that the wall clock speaks first. */
+    rlim_t cpu = start->timeout_ns / NS_PER_MS * start->cpu_millis / CPU_QUOTA_PERIOD / 1000 + 2;
+    rlim_t data = memory_by_cgroup ? RLIM_INFINITY : start->memory_bytes;
+    const struct plan_rlimit rlimits[PLAN_RLIMITS] = {
+        {RLIMIT_CORE, {0, 0}},
+        {RLIMIT_CPU, {cpu, cpu + 1}},
+        {RLIMIT_NOFILE, {OPEN_FILES, OPEN_FILES}},
+        {RLIMIT_NPROC, {start->max_processes + 1, start->max_processes + 1}},
+        {RLIMIT_STACK, {STACK_BYTES, STACK_BYTES_MAX}},
+        {RLIMIT_MEMLOCK, {MIB(8), MIB(8)}},
+        {RLIMIT_MSGQUEUE, {819200, 819200}},
+        {RLIMIT_SIGPENDING, {4096, 4096}},
+        {RLIMIT_DATA, {data, data}},
+    };
+    memcpy(plan->rlimits, rlimits, sizeof(rlimits));
+}
+
+static void plan_environment(struct cell_plan *plan, unsigned cpus)
+{
+    static const char *const fixed[] = {
+        "PATH=/usr/local/bin:/usr/bin:/bin",
+        "HOME=" CELL_HOME,
+        "TMPDIR=/tmp",
+        "USER=user",
+        "LOGNAME=user",
+        "SHELL=/bin/bash",
+        "LANG=C.UTF-8",
+        "PYTHONUTF8=1",
+        "MPLCONFIGDIR=/tmp/matplotlib",
+    };
+    static const char *const counts[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+                                         "MKL_NUM_THREADS"};
+    size_t count = 0;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(fixed); i++)
+        plan->envp[count++] = fixed[i];
+    for (size_t i = 0; i < ARRAY_LENGTH(counts); i++) {
+        snprintf(plan->cpu_env[i], sizeof(plan->cpu_env[i]), "%s=%u", counts[i], cpus);
+        plan->envp[count++] = plan->cpu_env[i];
+    }
+    plan->envp[count] = NULL;
+}
+
+static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
+{
+    static const char *const python[] = {"-I", "-B", "-X", "utf8", "/usr/lib/hutch/runner.pyc"};
+    size_t count = 0;
+
+    plan->argv[count++] = runtime->interpreter;
+    if (runtime->language == PROTO_PYTHON) {
+        for (size_t i = 0; i < ARRAY_LENGTH(python); i++)
+            plan->argv[count++] = python[i];
+    }
+    plan->argv[count] = NULL;
+}
+
+static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell,
+                      struct build *build)
+{
+    struct cell_plan *plan = &build->plan;
+    unsigned cpus = choose_cpus(supervisor, cell);
+
+    plan->kind = cell->start.kind;
+    plan->language = cell->start.language;
+    plan->require = cell->start.require;
+    plan->landlock_abi = supervisor->landlock_abi;
+    plan->clear_groups = supervisor->is_root;
+    plan->cpus = cell->cpus;
+    if (cpus != 1)
+        snprintf(plan->cpu_dir, sizeof(plan->cpu_dir), "cpu/%u", cpus);
+    snprintf(plan->tmpfs_options, sizeof(plan->tmpfs_options), "size=%llu,nr_inodes=%d,mode=755",
+             (unsigned long long)cell->start.disk_bytes, INODES_PER_CELL);
+    if (plan->kind == PROTO_PROBE)
+        plan_note_namespaces(plan);
+    plan_rlimits(plan, cell);
+    plan_environment(plan, cpus);
+    plan_command(plan, &supervisor->runtimes[cell->start.language]);
+
+    plan->report_fd = build->report[1];
+    plan->ready_fds[0] = build->ready[0];
+    plan->ready_fds[1] = build->ready[1];
+    plan->mapped_fds[0] = build->mapped[0];
+    plan->mapped_fds[1] = build->mapped[1];
+    plan->lifeline_fd = build->lifeline[0];
+    plan->tree_fd = build->tree_fd;
+    plan->stdin_fd = cell->fds[PROTO_FD_STDIN];
+    plan->stdout_fd = cell->fds[PROTO_FD_STDOUT];
+    plan->stderr_fd = cell->fds[PROTO_FD_STDERR];
+    plan->channel_fd = cell->fds[PROTO_FD_CHANNEL];
+}
+
+/* ---- what the cell stands on ------------------------------------------- */
+
+static int open_pipes(struct build *build, struct hutch_error *err)
+{
+    if (fd_pipe(build->report) < 0 || fd_pipe(build->ready) < 0 || fd_pipe(build->mapped) < 0 ||
+        fd_pipe(build->lifeline) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the cell's pipes");
+    if (fcntl(build->report[0], F_SETFL, O_NONBLOCK) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the report pipe");
+    return 0;
+}
+
+/* A user of the host that no other cell has at the same time, where the host
+ * offers us such users at all. */
+static int take_uid(struct supervisor *supervisor, struct sandbox_cell *cell,
+                    struct hutch_error *err)
+{
+    if (slots_count(supervisor->slots) == 0)
+        return 0;
+    if (slots_acquire(supervisor->slots, &cell->uid, err) < 0)
+        return err->code;
+    cell->layers |= HUTCH_LAYER_DISTINCT_UID;
+    return 0;
+}
+
+static int make_cgroup(struct supervisor *supervisor, struct sandbox_cell *cell,
+                       struct build *build, struct hutch_error *err)
+{
+    const struct cgroup_limits limits = {
+        .memory_bytes = cell->start.memory_bytes,
+        .max_processes = cell->start.max_processes + 1, /* hutch-init */
+        .cpu_millis = cell->start.cpu_millis,
+    };
+
+    if (cgroup_cell_create(supervisor->cgroups, &limits, &cell->cgroup, err) < 0)
+        return err->code;
+    cell->layers |= cgroup_cell_layers(cell->cgroup);
+    bool born_inside = cgroup_cell_clone_fd(cell->cgroup) >= 0;
+    build->plan.join_count =
+        cgroup_cell_join_fds(cell->cgroup, born_inside, build->plan.join_fds);
+    return 0;
+}
+
+/* ---- the children ------------------------------------------------------ */
+
+/* fork with flags, a pidfd, and on cgroup v2 straight into the cell's group.
+ * The child returns 0. Both processes are single-threaded. */
+static pid_t clone_child(unsigned flags, int cgroup_fd, int *ret_pidfd)
+{
+    struct clone_args args = {
+        .flags = flags | CLONE_PIDFD | (cgroup_fd >= 0 ? (uint64_t)CLONE_INTO_CGROUP : 0),
+        .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
+        .exit_signal = SIGCHLD,
+        .cgroup = cgroup_fd >= 0 ? (uint64_t)cgroup_fd : 0,
+    };
+    return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+}
+
+static int write_map(pid_t pid, const char *file, const char *text, struct hutch_error *err)
+{
+    char path[48];
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "write '%s'", path);
+    return 0;
+}
+
+/* One user and one group of the cell stand for one of the host each; nothing
+ * else is mapped, not even root. */
+static int map_ids(struct supervisor *supervisor, struct sandbox_cell *cell,
+                   struct hutch_error *err)
+{
+    char text[64];
+    uid_t uid = cell->uid != 0 ? cell->uid : getuid();
+    gid_t gid = cell->uid != 0 ? (gid_t)uid : getgid();
+
+    snprintf(text, sizeof(text), "%d %u 1\n", CELL_UID, uid);
+    if (write_map(cell->init_pid, "uid_map", text, err) < 0)
+        return err->code;
+    if (!supervisor->is_root && write_map(cell->init_pid, "setgroups", "deny", err) < 0)
+        return err->code;
+    snprintf(text, sizeof(text), "%d %u 1\n", CELL_GID, gid);
+    return write_map(cell->init_pid, "gid_map", text, err);
+}
+
+static void plan_namespaces(struct supervisor *supervisor, struct sandbox_cell *cell,
+                            struct cell_plan *plan)
+{
+    plan->namespaces = supervisor->namespaces;
+    plan->cgroup_ns = supervisor->cgroup_ns;
+    plan->layers = cell->layers | namespaces_layers(supervisor);
+    plan->uid = CELL_UID;
+    plan->gid = CELL_GID;
+    if (!(supervisor->namespaces & CLONE_NEWUSER)) {
+        plan->uid = cell->uid;
+        plan->gid = plan->uid;
+    }
+}
+
+static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell,
+                        struct build *build)
+{
+    plan_namespaces(supervisor, cell, &build->plan);
+    pid_t pid = clone_child(supervisor->namespaces, cgroup_cell_clone_fd(cell->cgroup),
+                            &cell->init_pidfd);
+    if (pid == 0)
+        setup_child(&build->plan);
+    return pid;
+}
+
+static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell,
+                      struct build *build, struct hutch_error *err)
+{
+    pid_t pid = clone_init(supervisor, cell, build);
+    if (pid < 0 && (errno == EPERM || errno == EINVAL || errno == ENOSPC)) {
+        if (namespaces_probe(supervisor, err) < 0)
+            return err->code;
+        pid = clone_init(supervisor, cell, build);
+    }
+    if (pid < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "clone into new namespaces");
+    cell->init_pid = pid;
+    if ((supervisor->namespaces & CLONE_NEWUSER) && map_ids(supervisor, cell, err) < 0)
+        return err->code;
+    char mapped = 1;
+    if (write(build->mapped[1], &mapped, 1) != 1)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "release hutch-init");
+    return 0;
+}
+
+/* The clone lands in the cell's pid namespace; the supervisor itself never
+ * leaves its own. */
+static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell,
+                     struct build *build, struct hutch_error *err)
+{
+    build->plan.init_pidfd = cell->init_pidfd;
+    if (setns(cell->init_pidfd, CLONE_NEWPID) < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "enter the cell's pid namespace");
+    cell->begin_ns = clock_now_ns();
+    cell->deadline_ns = clock_after_ns(cell->start.timeout_ns);
+    pid_t pid = clone_child(0, cgroup_cell_clone_fd(cell->cgroup), &cell->run_pidfd);
+    int error = errno;
+    if (pid == 0)
+        launch_child(&build->plan);
+    if (setns(supervisor->pid_ns_fd, CLONE_NEWPID) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "return to the own pid namespace");
+    if (pid < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, error, "clone the interpreter's process");
+    cell->run_pid = pid;
+    return 0;
+}
+
+static int watch_cell(struct supervisor *supervisor, struct sandbox_cell *cell,
+                      struct hutch_error *err)
+{
+    if (supervisor_watch(supervisor, cell->report_fd, WATCH_CELL_REPORT, cell->index,
+                         err) < 0 ||
+        supervisor_watch(supervisor, cell->init_pidfd, WATCH_CELL_INIT, cell->index, err) <
+            0 ||
+        supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, err) < 0)
+        return err->code;
+    int oom_fd = cgroup_cell_oom_fd(cell->cgroup);
+    if (oom_fd >= 0 &&
+        supervisor_watch(supervisor, oom_fd, WATCH_CELL_MEMORY, cell->index, err) < 0)
+        return err->code;
+    return 0;
+}
+
+static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell,
+                      struct build *build, struct hutch_error *err)
+{
+    const struct runtime *runtime = &supervisor->runtimes[cell->start.language];
+
+    if (open_pipes(build, err) < 0 || take_uid(supervisor, cell, err) < 0 ||
+        make_cgroup(supervisor, cell, build, err) < 0)
+        return err->code;
+    build->tree_fd =
+        open_tree(runtime->mount_fd, "",
+                      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
+    if (build->tree_fd < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "clone the cell's tree");
+    plan_cell(supervisor, cell, build);
+    if (start_init(supervisor, cell, build, err) < 0 || start_run(supervisor, cell, build, err) < 0)
+        return err->code;
+    cgroup_cell_joined(cell->cgroup); /* the children have their own copies */
+    cell->layers = 0;                  /* until they confirm */
+    cell->report_fd = TAKE_FD(build->report[0]);
+    cell->lifeline_fd = TAKE_FD(build->lifeline[1]);
+    return watch_cell(supervisor, cell, err);
+}
+
+int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell, struct hutch_error *err)
+{
+    __attribute__((cleanup(build_done))) struct build build = {
+        .report = {-1, -1},
+        .ready = {-1, -1},
+        .mapped = {-1, -1},
+        .lifeline = {-1, -1},
+        .tree_fd = -1,
+    };
+    int code = build_with(supervisor, cell, &build, err);
+    for (size_t i = PROTO_FD_STDOUT; i < ARRAY_LENGTH(cell->fds); i++) {
+        if (cell->fds[i] >= 0)
+            close(cell->fds[i]);
+        cell->fds[i] = -1;
+    }
+    return code;
+}
+
+/* ---- reports ----------------------------------------------------------- */
+
+static const char *const step_texts[] = {
+#define STEP(name, text) [name] = text,
+    CHILD_STEPS(STEP)
+#undef STEP
+};
+
+void cell_report_error(const struct sandbox_cell *cell, const struct child_report *report,
+                       struct hutch_error *err)
+{
+    static const char *const packages[] = {[PROTO_PYTHON] = "python3", [PROTO_SHELL] = "bash"};
+
+    if (report->step == CHILD_REQUIRE) {
+        auto_buf struct buf names = BUF_MAX(256);
+        layers_append_names(&names, report->layers);
+        err_set(err, HUTCH_ERR_LAYER, "require: %s: not in force on this host", buf_text(&names));
+        return;
+    }
+    if (report->step == CHILD_EXEC) {
+        err_errno(err, HUTCH_ERR_RUNTIME, report->error, "exec the interpreter of package '%s'",
+                  packages[cell->start.language]);
+        return;
+    }
+    const char *text =
+        report->step < ARRAY_LENGTH(step_texts) ? step_texts[report->step] : "unknown step";
+    err_errno(err, HUTCH_ERR_ISOLATION, report->error, "%s", text);
+}

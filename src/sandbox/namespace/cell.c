@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See cell.h. */
+#include "cell.h"
+
+#include "base/clock.h"
+#include "runtime.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define CLOSE_LIMIT_NS (10 * NS_PER_SECOND) /* for the kernel to take a dead cell down */
+#define CLOSE_RETRY_NS (2 * NS_PER_MS)
+
+/* ---- telling the engine ------------------------------------------------ */
+
+/* The engine reads little and gets few packets: a full socket is a dead peer. */
+static void tell(struct sandbox_cell *cell, const struct proto_event *event)
+{
+    if (cell->event_fd >= 0)
+        IGNORE_RESULT(send(cell->event_fd, event, sizeof(*event), MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
+}
+
+static void tell_failed(struct sandbox_cell *cell, const struct hutch_error *error)
+{
+    struct proto_event event = {.type = PROTO_FAILED, .error = *error};
+    tell(cell, &event);
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* ---- taking down ------------------------------------------------------- */
+
+/* PID 1 of the cell takes every process of the cell with it. */
+static void kill_cell(struct sandbox_cell *cell)
+{
+    if (cell->init_pidfd >= 0)
+        pidfd_send_signal(cell->init_pidfd, SIGKILL, NULL, 0);
+    if (cell->run_pidfd >= 0)
+        pidfd_send_signal(cell->run_pidfd, SIGKILL, NULL, 0);
+}
+
+static void release_cpus(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &cell->cpus))
+            supervisor->cpu_load[cpu]--;
+    }
+    CPU_ZERO(&cell->cpus);
+}
+
+static void close_descriptors(struct sandbox_cell *cell)
+{
+    close_fd(&cell->event_fd);
+    close_fd(&cell->report_fd);
+    close_fd(&cell->lifeline_fd);
+    close_fd(&cell->init_pidfd);
+    close_fd(&cell->run_pidfd);
+    for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
+        close_fd(&cell->fds[i]);
+}
+
+static void cell_free(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    close_descriptors(cell);
+    release_cpus(supervisor, cell);
+    cgroup_cell_free(cell->cgroup);
+    if (cell->uid != 0)
+        slots_release(supervisor->slots, cell->uid);
+    supervisor->cells[cell->index] = NULL;
+    supervisor->cell_count--;
+    free(cell);
+}
+
+/* Frees the cell once its processes and its cgroups are gone. The uid goes
+ * last: nobody else gets it before. */
+static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
+{
+    if (cell->init_pid > 0 || cell->run_pid > 0)
+        return;
+    if (!cgroup_cell_remove(cell->cgroup) && now_ns < cell->close_deadline_ns)
+        return;
+    cell_free(supervisor, cell);
+}
+
+static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    cell->state = CELL_CLOSING;
+    cell->close_deadline_ns = clock_after_ns(CLOSE_LIMIT_NS);
+    kill_cell(cell);
+    close_fd(&cell->lifeline_fd);
+    close_fd(&cell->report_fd);
+    close_fd(&cell->event_fd);
+    for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
+        close_fd(&cell->fds[i]);
+    try_free(supervisor, cell, clock_now_ns());
+}
+
+static void fail(struct supervisor *supervisor, struct sandbox_cell *cell,
+                 const struct hutch_error *error)
+{
+    tell_failed(cell, error);
+    begin_close(supervisor, cell);
+}
+
+void cell_abandon(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    if (cell->state != CELL_CLOSING)
+        begin_close(supervisor, cell);
+}
+
+/* ---- beginning --------------------------------------------------------- */
+
+static struct sandbox_cell *cell_new(struct supervisor *supervisor)
+{
+    size_t index = 0;
+    while (index < LIMIT_CELLS && supervisor->cells[index])
+        index++;
+    struct sandbox_cell *cell = index < LIMIT_CELLS ? calloc(1, sizeof(*cell)) : NULL;
+    if (!cell)
+        return NULL;
+    cell->index = index;
+    cell->event_fd = cell->report_fd = cell->lifeline_fd = -1;
+    cell->init_pidfd = cell->run_pidfd = -1;
+    cell->deadline_ns = NO_DEADLINE;
+    for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
+        cell->fds[i] = -1;
+    supervisor->cells[index] = cell;
+    supervisor->cell_count++;
+    return cell;
+}
+
+static void refuse(const int *fds, size_t fd_count, struct hutch_error *error)
+{
+    struct sandbox_cell cell = {.event_fd = fd_count > 0 ? fds[PROTO_FD_EVENTS] : -1};
+    tell_failed(&cell, error);
+    for (size_t i = 0; i < fd_count; i++)
+        close(fds[i]);
+}
+
+void cell_create(struct supervisor *supervisor, const struct proto_start *start, const int *fds,
+                 size_t fd_count)
+{
+    struct hutch_error err;
+    size_t expected = start->has_stdin ? PROTO_FD_STDIN + 1 : PROTO_FD_STDIN;
+
+    if (fd_count != expected || start->language >= PROTO_LANGUAGE_COUNT) {
+        err_set(&err, HUTCH_ERR_HELPER, "malformed start packet");
+        refuse(fds, fd_count, &err);
+        return;
+    }
+    struct sandbox_cell *cell = cell_new(supervisor);
+    if (!cell) {
+        err_set(&err, HUTCH_ERR_BUSY, "%d cells at once are the limit", LIMIT_CELLS);
+        refuse(fds, fd_count, &err);
+        return;
+    }
+    cell->start = *start;
+    cell->event_fd = fds[PROTO_FD_EVENTS];
+    for (size_t i = PROTO_FD_STDOUT; i < fd_count; i++)
+        cell->fds[i] = fds[i];
+    cell->state = CELL_WAITING;
+    if (supervisor_watch(supervisor, cell->event_fd, WATCH_CELL_EVENTS, cell->index, &err) < 0) {
+        fail(supervisor, cell, &err);
+        return;
+    }
+    struct runtime *runtime = &supervisor->runtimes[start->language];
+    int ready = runtime_prepare(supervisor, runtime, &err);
+    if (ready < 0)
+        fail(supervisor, cell, &err);
+    else if (ready > 0)
+        cell_continue(supervisor, cell, NULL);
+}
+
+void cell_continue(struct supervisor *supervisor, struct sandbox_cell *cell,
+                   const struct hutch_error *error)
+{
+    struct hutch_error err;
+
+    if (error) {
+        fail(supervisor, cell, error);
+        return;
+    }
+    cell->state = CELL_STARTING;
+    if (cell_build(supervisor, cell, &err) < 0)
+        fail(supervisor, cell, &err);
+}
+
+/* ---- events ------------------------------------------------------------ */
+
+/* Reads what the children reported. Their end of the pipe closes when both
+ * have exec'd, or died. */
+static void handle_report(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    struct child_report report;
+    ssize_t count = read(cell->report_fd, &report, sizeof(report));
+
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (count == (ssize_t)sizeof(report)) {
+        if (report.step == CHILD_READY)
+            cell->layers = report.layers;
+        else if (cell->error.code == 0)
+            cell_report_error(cell, &report, &cell->error);
+        return;
+    }
+    close_fd(&cell->report_fd);
+    if (cell->error.code == 0 && cell->layers == 0)
+        err_set(&cell->error, HUTCH_ERR_ISOLATION, "the cell died while it was made");
+    if (cell->error.code != 0) {
+        fail(supervisor, cell, &cell->error);
+        return;
+    }
+    struct proto_event event = {.type = PROTO_STARTED, .layers = cell->layers};
+    cell->state = CELL_RUNNING;
+    tell(cell, &event);
+}
+
+static void handle_message(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    struct proto_stop stop;
+    ssize_t count = recv(cell->event_fd, &stop, sizeof(stop), MSG_DONTWAIT);
+
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (count != (ssize_t)sizeof(stop)) {
+        cell_abandon(supervisor, cell);
+        return;
+    }
+    if (cell->end == PROTO_END_EXIT)
+        cell->end = PROTO_END_OUTPUT;
+    kill_cell(cell);
+}
+
+/* PID 1 dies only by our hand, so one that is dying now was killed from
+ * outside, and took the interpreter along. The kernel says so before PID 1 can
+ * be waited for, which is not before we have reaped the interpreter. */
+static bool init_is_dying(const struct sandbox_cell *cell)
+{
+    char path[32];
+    auto_buf struct buf text = BUF_MAX(4096);
+    struct hutch_error ignored;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)cell->init_pid);
+    if (buf_read_file(&text, AT_FDCWD, path, &ignored) < 0)
+        return true;
+    const char *rest = strrchr(buf_text(&text), ')');
+    if (!rest)
+        return true;
+    /* ") S ppid pgrp session tty tpgid flags": the seventh word from here. */
+    for (int word = 0; word < 7 && rest; word++)
+        rest = strchr(rest + 1, ' ');
+    uint64_t flags = 0;
+    for (rest = rest ? rest + 1 : ""; *rest >= '0' && *rest <= '9'; rest++)
+        flags = flags * 10 + (uint64_t)(*rest - '0');
+    const uint64_t exiting = 0x4; /* PF_EXITING */
+    return (flags & exiting) != 0;
+}
+
+static void tell_exit(struct sandbox_cell *cell, int status)
+{
+    struct cgroup_usage usage;
+    cgroup_cell_usage(cell->cgroup, &usage);
+
+    bool out_of_memory = usage.oom_kills > 0 && WIFSIGNALED(status);
+    struct proto_event event = {
+        .type = PROTO_EXITED,
+        .end = cell->end == PROTO_END_EXIT && out_of_memory ? PROTO_END_MEMORY : cell->end,
+        .wait_status = status,
+        .duration_ns = clock_now_ns() - cell->begin_ns,
+        .cpu_ns = usage.cpu_ns,
+        .peak_memory_bytes = usage.peak_memory_bytes,
+        .oom_kills = usage.oom_kills,
+        .process_limit_hits = usage.pids_max_hits,
+    };
+    tell(cell, &event);
+}
+
+static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    int status = 0;
+
+    if (waitpid(cell->run_pid, &status, WNOHANG) != cell->run_pid)
+        return;
+    cell->run_pid = 0;
+    close_fd(&cell->run_pidfd);
+    if (cell->state == CELL_CLOSING) {
+        try_free(supervisor, cell, clock_now_ns());
+        return;
+    }
+    /* What it reported before its end comes first; its end of the pipe is
+     * closed now, and PID 1 exec'd long before. */
+    while (cell->state == CELL_STARTING && cell->report_fd >= 0) {
+        struct pollfd entry = {.fd = cell->report_fd, .events = POLLIN};
+        if (poll(&entry, 1, 0) <= 0)
+            break;
+        handle_report(supervisor, cell);
+    }
+    if (cell->state == CELL_CLOSING)
+        return;
+    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (cell->state == CELL_STARTING) {
+        struct hutch_error error;
+        err_set(&error, HUTCH_ERR_ISOLATION, cell->end == PROTO_END_TIMEOUT
+                    ? "the cell was not ready within the time limit"
+                    : "the cell died while it was made");
+        fail(supervisor, cell, &error);
+        return;
+    }
+    if (killed && cell->end == PROTO_END_EXIT && init_is_dying(cell)) {
+        struct proto_event event = {.type = PROTO_LOST};
+        err_set(&event.error, HUTCH_ERR_HELPER, "hutch-init was killed from outside the cell");
+        tell(cell, &event);
+    } else {
+        tell_exit(cell, status);
+    }
+    begin_close(supervisor, cell);
+}
+
+static void handle_init_exit(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    int status = 0;
+
+    if (waitpid(cell->init_pid, &status, WNOHANG) != cell->init_pid)
+        return;
+    cell->init_pid = 0;
+    close_fd(&cell->init_pidfd);
+    if (cell->state == CELL_CLOSING)
+        try_free(supervisor, cell, clock_now_ns());
+}
+
+static void handle_memory(struct sandbox_cell *cell)
+{
+    if (!cgroup_cell_take_oom(cell->cgroup) || cell->state == CELL_CLOSING)
+        return;
+    if (cell->end == PROTO_END_EXIT)
+        cell->end = PROTO_END_MEMORY;
+    kill_cell(cell);
+}
+
+void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum watch_kind kind)
+{
+    switch (kind) {
+    case WATCH_CELL_EVENTS:
+        if (cell->event_fd >= 0)
+            handle_message(supervisor, cell);
+        break;
+    case WATCH_CELL_REPORT:
+        if (cell->report_fd >= 0)
+            handle_report(supervisor, cell);
+        break;
+    case WATCH_CELL_RUN:
+        if (cell->run_pid > 0)
+            handle_run_exit(supervisor, cell);
+        break;
+    case WATCH_CELL_INIT:
+        if (cell->init_pid > 0)
+            handle_init_exit(supervisor, cell);
+        break;
+    case WATCH_CELL_MEMORY:
+        handle_memory(cell);
+        break;
+    case WATCH_CONTROL:
+    case WATCH_ENGINE:
+    case WATCH_BUILD:
+        break;
+    }
+}
+
+/* ---- deadlines --------------------------------------------------------- */
+
+void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
+{
+    if (cell->state == CELL_CLOSING) {
+        try_free(supervisor, cell, now_ns);
+        return;
+    }
+    if (now_ns < cell->deadline_ns)
+        return;
+    cell->deadline_ns = NO_DEADLINE;
+    if (cell->end == PROTO_END_EXIT)
+        cell->end = PROTO_END_TIMEOUT;
+    kill_cell(cell);
+}
+
+uint64_t cell_next_tick(const struct sandbox_cell *cell)
+{
+    bool waits_for_rmdir =
+        cell->state == CELL_CLOSING && cell->init_pid == 0 && cell->run_pid == 0;
+    return waits_for_rmdir ? clock_after_ns(CLOSE_RETRY_NS) : cell->deadline_ns;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Why a layer is missing, and what to do about it. The layers themselves were
+ * probed by a cell (verify.c); here the host's settings are read to find the
+ * likely cause. Every cause has one line of mend.
+ */
+#include "doctor.h"
+
+#include "base/limits.h"
+#include "cgroup.h"
+#include "landlock.h"
+#include "slots.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct diagnosis {
+    char reason[256];
+    char mend[256];
+};
+
+static void diagnose(struct diagnosis *diagnosis, const char *reason, const char *mend)
+{
+    snprintf(diagnosis->reason, sizeof(diagnosis->reason), "%s", reason);
+    snprintf(diagnosis->mend, sizeof(diagnosis->mend), "%s", mend);
+}
+
+/* ---- the host ---------------------------------------------------------- */
+
+static bool file_says(const char *path, const char *text)
+{
+    auto_buf struct buf content = BUF_MAX(LIMIT_PROC_FILE_BYTES);
+    struct hutch_error ignored;
+
+    return buf_read_file(&content, AT_FDCWD, path, &ignored) == 0 &&
+           strncmp(buf_text(&content), text, strlen(text)) == 0;
+}
+
+static bool status_says(const char *line)
+{
+    auto_buf struct buf content = BUF_MAX(LIMIT_PROC_FILE_BYTES);
+    struct hutch_error ignored;
+
+    return buf_read_file(&content, AT_FDCWD, "/proc/self/status", &ignored) == 0 &&
+           strstr(buf_text(&content), line) != NULL;
+}
+
+/* In a chroot the root is no mount point, so mountinfo has no line for "/". */
+static bool in_chroot(void)
+{
+    auto_buf struct buf content = BUF_MAX(LIMIT_PROC_FILE_BYTES);
+    struct hutch_error ignored;
+
+    return buf_read_file(&content, AT_FDCWD, "/proc/self/mountinfo", &ignored) == 0 &&
+           strstr(buf_text(&content), " / / ") == NULL &&
+           strstr(buf_text(&content), " / rw") == NULL &&
+           strstr(buf_text(&content), " / ro") == NULL;
+}
+
+static bool in_container(void)
+{
+    return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
+           access("/run/systemd/container", F_OK) == 0;
+}
+
+/* What keeps this process from making namespaces; the likeliest cause first. */
+static void diagnose_namespaces(struct diagnosis *diagnosis)
+{
+    bool root = geteuid() == 0;
+
+    if (file_says("/proc/sys/user/max_user_namespaces", "0\n"))
+        diagnose(diagnosis, "user.max_user_namespaces is 0",
+                 "sysctl -w user.max_user_namespaces=15000");
+    else if (in_chroot())
+        diagnose(diagnosis, "inside a chroot the kernel makes no user namespaces",
+                 "enter the tree with pivot_root instead, for example by systemd-nspawn");
+    else if (!root && file_says("/proc/sys/kernel/unprivileged_userns_clone", "0\n"))
+        diagnose(diagnosis, "kernel.unprivileged_userns_clone is 0",
+                 "sysctl -w kernel.unprivileged_userns_clone=1");
+    else if (!root && file_says("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n"))
+        diagnose(diagnosis, "AppArmor restricts user namespaces of ordinary users",
+                 "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
+    else if (status_says("Seccomp:\t2"))
+        diagnose(diagnosis, "a seccomp filter around this process refuses namespaces",
+                 "start the container with --security-opt seccomp=unconfined");
+    else if (in_container())
+        diagnose(diagnosis, "the container lacks the capability to make namespaces",
+                 "start the container with --cap-add SYS_ADMIN --security-opt "
+                 "apparmor=unconfined");
+    else
+        diagnose(diagnosis, "the kernel refuses namespaces", "");
+}
+
+static void diagnose_landlock(struct diagnosis *diagnosis)
+{
+    if (landlock_abi() == 0)
+        diagnose(diagnosis, "the kernel has no Landlock, or it is off",
+                 "use kernel 5.13 or later, with landlock in the boot parameter lsm=");
+    else
+        diagnose(diagnosis, "the Landlock rules could not be applied", "");
+}
+
+/* ---- what the run directory and the cgroups say ------------------------ */
+
+struct resources {
+    int run_dir;
+    struct slots_record record;
+    struct slots *slots;
+    struct cgroup_host *cgroups;
+    struct hutch_error error; /* code 0: all could be opened */
+};
+
+static void resources_done(struct resources *resources)
+{
+    bool all_gone = cgroup_host_close(resources->cgroups);
+    slots_record_close(&resources->record, all_gone);
+    slots_close(resources->slots);
+    if (resources->run_dir >= 0)
+        close(resources->run_dir);
+}
+
+/* The same way that the supervisor takes. */
+static void resources_open(struct resources *resources, const struct helper_options *options)
+{
+    struct hutch_error *err = &resources->error;
+    const char *parent = options->cgroup[0] ? options->cgroup : NULL;
+
+    resources->run_dir = slots_run_dir_open(NULL, err);
+    if (resources->run_dir >= 0 &&
+        slots_open(resources->run_dir, options->uid_base, options->uid_count, NULL,
+                   &resources->slots, err) == 0 &&
+        slots_record_create(resources->run_dir, &resources->record, err) == 0 &&
+        cgroup_host_open(&resources->record, parent, NULL, &resources->cgroups, err) == 0)
+        err->code = 0;
+}
+
+static void diagnose_uid(struct diagnosis *diagnosis, const struct resources *resources)
+{
+    if (geteuid() != 0)
+        diagnose(diagnosis, "only root can give each cell a user of its own", "run hutch as root");
+    else if (resources->slots)
+        diagnose(diagnosis, slots_reason(resources->slots), slots_mend(resources->slots));
+    else
+        diagnose(diagnosis, resources->error.message, "");
+}
+
+static void diagnose_cgroup(struct diagnosis *diagnosis, const struct resources *resources,
+                            enum cgroup_controller controller)
+{
+    if (!resources->cgroups)
+        diagnose(diagnosis, resources->error.message, "");
+    else
+        diagnose(diagnosis, resources->cgroups->status[controller].reason,
+                 resources->cgroups->status[controller].mend);
+}
+
+static void diagnose_layer(struct diagnosis *diagnosis, uint32_t layer,
+                           const struct resources *resources)
+{
+    switch (layer) {
+    case HUTCH_LAYER_DISTINCT_UID:
+        diagnose_uid(diagnosis, resources);
+        break;
+    case HUTCH_LAYER_LANDLOCK:
+        diagnose_landlock(diagnosis);
+        break;
+    case HUTCH_LAYER_CGROUP_MEMORY:
+        diagnose_cgroup(diagnosis, resources, CGROUP_MEMORY);
+        break;
+    case HUTCH_LAYER_CGROUP_PIDS:
+        diagnose_cgroup(diagnosis, resources, CGROUP_PIDS);
+        break;
+    case HUTCH_LAYER_CGROUP_CPU:
+        diagnose_cgroup(diagnosis, resources, CGROUP_CPU);
+        break;
+    default:
+        diagnose_namespaces(diagnosis);
+    }
+}
+
+/* ---- the report -------------------------------------------------------- */
+
+static json_t *text_or_null(const char *text)
+{
+    return text && text[0] ? json_string(text) : json_null();
+}
+
+static json_t *report_layers(uint32_t layers, const struct resources *resources)
+{
+    json_t *list = json_array();
+
+    for (uint32_t layer = 1; layer <= HUTCH_LAYERS_NAMESPACE; layer <<= 1) {
+        struct diagnosis diagnosis = {{0}, {0}};
+        bool in_force = (layers & layer) != 0;
+        if (!in_force)
+            diagnose_layer(&diagnosis, layer, resources);
+        json_array_append_new(list, json_pack("{s:s, s:b, s:o, s:o}", "name",
+                                              hutch_layer_name(layer), "in_force", in_force,
+                                              "reason", text_or_null(diagnosis.reason), "mend",
+                                              text_or_null(diagnosis.mend)));
+    }
+    return list;
+}
+
+static json_t *report_runtime(const char *language, const char *interpreter, const char *package)
+{
+    struct diagnosis diagnosis = {{0}, {0}};
+    bool available = access(interpreter, X_OK) == 0;
+
+    if (!available) {
+        snprintf(diagnosis.reason, sizeof(diagnosis.reason), "%s", strerrordesc_np(errno));
+        snprintf(diagnosis.mend, sizeof(diagnosis.mend), "apt-get install %s", package);
+    }
+    return json_pack("{s:s, s:s, s:b, s:o, s:o}", "language", language, "interpreter", interpreter,
+                     "available", available, "reason", text_or_null(diagnosis.reason), "mend",
+                     text_or_null(diagnosis.mend));
+}
+
+static const char *cgroup_layout(const struct cgroup_host *cgroups)
+{
+    bool v1 = false, v2 = false;
+
+    for (size_t i = 0; cgroups && i < cgroups->count; i++) {
+        v1 |= !cgroups->hierarchies[i].v2;
+        v2 |= cgroups->hierarchies[i].v2;
+    }
+    return v1 && v2 ? "hybrid" : v1 ? "v1" : v2 ? "v2" : "none";
+}
+
+static json_t *report_cgroups(const struct cgroup_host *cgroups)
+{
+    json_t *controllers = json_object();
+
+    for (int i = 0; cgroups && i < CGROUP_CONTROLLERS; i++) {
+        const struct cgroup_hierarchy *hierarchy = cgroup_host_find(cgroups, i);
+        json_object_set_new(controllers, cgroup_controller_name(i),
+                            hierarchy ? json_string(hierarchy->v2 ? "v2" : "v1") : json_null());
+    }
+    return json_pack("{s:s, s:o}", "layout", cgroup_layout(cgroups), "controllers", controllers);
+}
+
+static json_t *make_report(const struct helper_options *options, uint32_t layers,
+                           const struct hutch_error *failure, const struct resources *resources)
+{
+    struct diagnosis diagnosis = {{0}, {0}};
+
+    if (failure)
+        diagnose_namespaces(&diagnosis);
+    return json_pack(
+        "{s:s, s:b, s:o, s:o, s:[{s:s, s:b, s:o}], s:o, s:[o, o], s:o}", "version",
+        hutch_version(), "can_run", !failure, "reason",
+        text_or_null(failure ? failure->message : NULL), "mend", text_or_null(diagnosis.mend),
+        "backends", "name", "namespace", "available", !failure, "reason",
+        text_or_null(failure ? failure->message : NULL), "layers",
+        report_layers(layers, resources), "runtimes",
+        report_runtime("python", options->python, "python3"),
+        report_runtime("shell", options->bash, "bash"), "cgroup",
+        report_cgroups(resources->cgroups));
+}
+
+int doctor_report(const struct helper_options *options, uint32_t layers,
+                  const struct hutch_error *failure, char **ret_json, struct hutch_error *err)
+{
+    __attribute__((cleanup(resources_done))) struct resources resources = {
+        .run_dir = -1,
+        .record = SLOTS_RECORD_NONE,
+    };
+
+    resources_open(&resources, options);
+    json_t *report = make_report(options, layers, failure, &resources);
+    char *text = report ? json_dumps(report, JSON_COMPACT) : NULL;
+    json_decref(report);
+    if (!text)
+        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    *ret_json = text;
+    return 0;
+}

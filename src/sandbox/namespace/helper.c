@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See helper.h. The supervisor inherits two descriptors and no more: its
+ * control socket, whose end tells it that the engine is gone, and a pidfd of
+ * this process, which tells it the same even where the host program was
+ * forked and a copy of the socket lives on.
+ */
+#include "helper.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/limits.h"
+#include "proto.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pwd.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#define HELLO_SECONDS 10
+#define END_SECONDS 5
+#define DEFAULT_PYTHON "/usr/bin/python3"
+#define DEFAULT_BASH "/bin/bash"
+#define DEFAULT_UID_BASE 1879048192u
+#define DEFAULT_UID_COUNT 4096u
+#define UID_COUNT_MAX 65536u
+
+/* ---- options ----------------------------------------------------------- */
+
+static int copy_text(const char *field, const char *given, const char *fallback, bool absolute,
+                     char **ret_text, struct hutch_error *err)
+{
+    const char *text = given ? given : fallback;
+    if (given && (strlen(given) >= PATH_MAX || (absolute && given[0] != '/')))
+        return err_set(err, HUTCH_ERR_INVALID, "%s: '%.80s' is not an absolute path of at most %d "
+                       "bytes", field, given, PATH_MAX - 1);
+    char *copy = strdup(text);
+    if (!copy)
+        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    *ret_text = copy;
+    return 0;
+}
+
+/* base/../..libexec/hutch, where it holds the supervisor; else NULL. */
+static char *helper_dir_near(const char *file)
+{
+    static const char *const ways[] = {"libexec/hutch", "../libexec/hutch", "../../libexec/hutch"};
+    const char *slash = strrchr(file, '/');
+
+    for (size_t i = 0; slash && i < ARRAY_LENGTH(ways); i++) {
+        char path[PATH_MAX];
+        int length = snprintf(path, sizeof(path), "%.*s/%s/hutch-supervisor", (int)(slash - file),
+                              file, ways[i]);
+        if (length < 0 || (size_t)length >= sizeof(path) || access(path, X_OK) < 0)
+            continue;
+        *strrchr(path, '/') = '\0';
+        return realpath(path, NULL);
+    }
+    return NULL;
+}
+
+static int find_helper_dir(char **ret_dir, struct hutch_error *err)
+{
+    char path[PATH_MAX];
+    Dl_info info;
+    char *dir = NULL;
+
+    if (dladdr((void *)(uintptr_t)helper_spawn, &info) != 0 && info.dli_fname &&
+        realpath(info.dli_fname, path))
+        dir = helper_dir_near(path);
+    if (!dir && realpath("/proc/self/exe", path))
+        dir = helper_dir_near(path);
+    if (!dir)
+        return err_set(err, HUTCH_ERR_HELPER,
+                       "libexec/hutch/hutch-supervisor not found near libhutch or the program");
+    *ret_dir = dir;
+    return 0;
+}
+
+/* ~/.cache/hutch of the user's entry in the passwd database, not of $HOME:
+ * the library reads no environment. */
+static int default_cache_dir(char **ret_dir, struct hutch_error *err)
+{
+    char text[4096];
+    char path[PATH_MAX];
+    struct passwd entry;
+    struct passwd *found = NULL;
+
+    if (getpwuid_r(geteuid(), &entry, text, sizeof(text), &found) != 0 || !found ||
+        found->pw_dir[0] != '/')
+        snprintf(path, sizeof(path), "/tmp/hutch-cache-%u", geteuid());
+    else
+        snprintf(path, sizeof(path), "%s/.cache/hutch", found->pw_dir);
+    return copy_text("cache_dir", NULL, path, false, ret_dir, err);
+}
+
+static int fill_options(const struct hutch_engine_options *given, struct helper_options *options,
+                        struct hutch_error *err)
+{
+    if (given->size < sizeof(*given))
+        return err_set(err, HUTCH_ERR_INVALID, "size: %zu is not set by hutch_engine_options_init",
+                       given->size);
+    options->uid_base = given->uid_base ? given->uid_base : DEFAULT_UID_BASE;
+    options->uid_count = given->uid_count ? given->uid_count : DEFAULT_UID_COUNT;
+    if (options->uid_count > UID_COUNT_MAX || options->uid_base > UINT32_MAX - 1 - UID_COUNT_MAX ||
+        options->uid_base < 1000)
+        return err_set(err, HUTCH_ERR_INVALID,
+                       "uid_base, uid_count: %u, %u is not a range of 1 to %u uids from 1000 up",
+                       options->uid_base, options->uid_count, UID_COUNT_MAX);
+    if (copy_text("python", given->python, DEFAULT_PYTHON, true, &options->python, err) < 0 ||
+        copy_text("bash", given->bash, DEFAULT_BASH, true, &options->bash, err) < 0 ||
+        copy_text("cgroup", given->cgroup, "", false, &options->cgroup, err) < 0)
+        return err->code;
+    if (given->cache_dir ? copy_text("cache_dir", given->cache_dir, NULL, true,
+                                     &options->cache_dir, err) < 0
+                         : default_cache_dir(&options->cache_dir, err) < 0)
+        return err->code;
+    return given->helper_dir ? copy_text("helper_dir", given->helper_dir, NULL, true,
+                                         &options->helper_dir, err)
+                             : find_helper_dir(&options->helper_dir, err);
+}
+
+int helper_options_init(const struct hutch_engine_options *given,
+                        struct helper_options *ret_options, struct hutch_error *err)
+{
+    struct hutch_engine_options defaults;
+    struct helper_options options = {0};
+
+    hutch_engine_options_init(&defaults);
+    if (fill_options(given ? given : &defaults, &options, err) < 0) {
+        helper_options_done(&options);
+        return err->code;
+    }
+    *ret_options = options;
+    return 0;
+}
+
+void helper_options_done(struct helper_options *options)
+{
+    free(options->helper_dir);
+    free(options->cache_dir);
+    free(options->python);
+    free(options->bash);
+    free(options->cgroup);
+    memset(options, 0, sizeof(*options));
+}
+
+/* ---- spawning ---------------------------------------------------------- */
+
+/* Above the places that the supervisor finds them in, so that no dup2 of the
+ * file actions overwrites the source of the next. */
+static int move_up(int *fd)
+{
+    int moved = fcntl(*fd, F_DUPFD_CLOEXEC, PROTO_ENGINE_PIDFD + 1);
+    if (moved < 0)
+        return -1;
+    close(*fd);
+    *fd = moved;
+    return 0;
+}
+
+static int spawn_prepared(const char *path, char *const *argv, int control_fd, int engine_fd,
+                          pid_t *ret_pid)
+{
+    static char *const no_environment[] = {NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error != 0)
+        return error;
+    error = posix_spawnattr_init(&attributes);
+    if (error != 0) {
+        posix_spawn_file_actions_destroy(&actions);
+        return error;
+    }
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                              POSIX_SPAWN_SETSID);
+    error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, 0, 1);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, 0, 2);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, control_fd, PROTO_CONTROL_FD);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, engine_fd, PROTO_ENGINE_PIDFD);
+    if (error == 0)
+        error = posix_spawn_file_actions_addclosefrom_np(&actions, PROTO_ENGINE_PIDFD + 1);
+    if (error == 0)
+        error = posix_spawn(ret_pid, path, &actions, &attributes, argv, no_environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+static int wait_for_hello(const struct helper *helper, struct hutch_error *err)
+{
+    struct proto_hello hello;
+    int ready = fd_wait(helper->control_fd, POLLIN, clock_after_ns(HELLO_SECONDS * NS_PER_SECOND));
+    if (ready == 0)
+        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor did not answer within %d seconds",
+                       HELLO_SECONDS);
+    ssize_t count = ready < 0 ? -1 : recv(helper->control_fd, &hello, sizeof(hello), 0);
+    if (count >= (ssize_t)sizeof(hello.version) && hello.version != PROTO_VERSION)
+        return err_set(err, HUTCH_ERR_HELPER,
+                       "hutch-supervisor speaks protocol version %u, this library %u",
+                       hello.version, (unsigned)PROTO_VERSION);
+    if (count != (ssize_t)sizeof(hello))
+        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor ended before it answered");
+    if (hello.error.code != 0) {
+        *err = hello.error;
+        return err->code;
+    }
+    return 0;
+}
+
+int helper_spawn(const struct helper_options *options, struct helper *ret_helper,
+                 struct hutch_error *err)
+{
+    char path[PATH_MAX + 32], version[16], uid_base[16], uid_count[16];
+    int sockets[2];
+
+    snprintf(path, sizeof(path), "%s/hutch-supervisor", options->helper_dir);
+    snprintf(version, sizeof(version), "%u", (unsigned)PROTO_VERSION);
+    snprintf(uid_base, sizeof(uid_base), "%u", options->uid_base);
+    snprintf(uid_count, sizeof(uid_count), "%u", options->uid_count);
+    char name[] = "hutch-supervisor";
+    char *argv[PROTO_ARG_END + 1] = {
+        name,
+        [PROTO_ARG_VERSION] = version,
+        [PROTO_ARG_HELPER_DIR] = options->helper_dir,
+        [PROTO_ARG_CACHE_DIR] = options->cache_dir,
+        [PROTO_ARG_PYTHON] = options->python,
+        [PROTO_ARG_BASH] = options->bash,
+        [PROTO_ARG_CGROUP] = options->cgroup,
+        [PROTO_ARG_UID_BASE] = uid_base,
+        [PROTO_ARG_UID_COUNT] = uid_count,
+    };
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the supervisor's control socket");
+    auto_close int theirs = sockets[1];
+    struct helper helper = {.pidfd = -1, .control_fd = sockets[0]};
+    auto_close int engine_fd = pidfd_open(getpid(), 0);
+    if (engine_fd < 0 || move_up(&theirs) < 0 || move_up(&engine_fd) < 0) {
+        err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the supervisor's descriptors");
+        helper_end(&helper);
+        return err->code;
+    }
+    int error = spawn_prepared(path, argv, theirs, engine_fd, &helper.pid);
+    if (error != 0) {
+        helper.pid = 0;
+        err_errno(err, HUTCH_ERR_HELPER, error, "start '%s'", path);
+        helper_end(&helper);
+        return err->code;
+    }
+    helper.pidfd = pidfd_open(helper.pid, 0);
+    close(TAKE_FD(theirs));
+    if (wait_for_hello(&helper, err) < 0) {
+        helper_end(&helper);
+        return err->code;
+    }
+    *ret_helper = helper;
+    return 0;
+}
+
+void helper_end(struct helper *helper)
+{
+    if (helper->control_fd >= 0)
+        close(helper->control_fd);
+    if (helper->pid > 0) {
+        /* Without a pidfd the host reaps for us and the pid is no longer ours. */
+        if (helper->pidfd >= 0 &&
+            fd_wait(helper->pidfd, POLLIN, clock_after_ns(END_SECONDS * NS_PER_SECOND)) == 0)
+            pidfd_send_signal(helper->pidfd, SIGKILL, NULL, 0);
+        /* ECHILD where the host program ignores SIGCHLD: reaped already. */
+        if (helper->pidfd >= 0)
+            IGNORE_RESULT(waitid(P_PIDFD, (id_t)helper->pidfd, &(siginfo_t){0}, WEXITED));
+    }
+    if (helper->pidfd >= 0)
+        close(helper->pidfd);
+    *helper = HELPER_NONE;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plan of a cell: everything that the two children of the supervisor need
+ * after clone, made ready before it. "Plan in the parent, act in the child":
+ * the child walks the plan with system calls only, without allocation,
+ * formatting or locks, and reports by fixed-size records on a pipe.
+ *
+ *   setup.c    the child that becomes hutch-init (PID 1): mounts, network,
+ *              names; then exec of hutch-init
+ *   launch.c   the child that becomes the interpreter: joins what setup made,
+ *              confines itself; then exec of the interpreter
+ */
+#pragma once
+
+#include "base/attrs.h"
+#include "proto.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+/* Who a program is inside a cell. */
+#define CELL_UID 1000
+#define CELL_GID 1000
+#define CELL_HOME "/home/user"
+#define CELL_SCRIPT "/run/main.sh" /* a shell program's text, and its $0 */
+
+#define PLAN_JOIN_FDS 4
+#define PLAN_ENV_MAX 24
+#define PLAN_ARG_MAX 10
+#define PLAN_RLIMITS 9
+#define PLAN_NAMESPACES 7
+
+struct plan_rlimit {
+    int resource;
+    struct rlimit limit;
+};
+
+struct cell_plan {
+    /* The pipe for struct child_report; the pipe on which setup tells launch
+     * that the cell stands; the pipe on which the parent tells setup that the
+     * uid maps are written. All close-on-exec. */
+    int report_fd;
+    int ready_fds[2];
+    int mapped_fds[2];
+    int lifeline_fd; /* hutch-init's: end of file when the supervisor lets go */
+    int tree_fd;     /* detached clone of the cell's tree */
+    int init_pidfd;  /* launch only */
+    int join_fds[PLAN_JOIN_FDS];
+    size_t join_count;
+    int stdin_fd, stdout_fd, stderr_fd, channel_fd; /* launch only; stdin_fd may be -1 */
+
+    enum proto_start_kind kind;
+    enum proto_language language;
+    uid_t uid; /* as seen after the user namespace was entered */
+    gid_t gid;
+    bool clear_groups;   /* setgroups is allowed */
+    bool cgroup_ns;      /* make a cgroup namespace */
+    uint32_t layers;     /* that the parent put in force */
+    uint32_t namespaces; /* CLONE_NEW* flags of the cell */
+    uint32_t require;
+    int landlock_abi; /* 0: not there */
+
+    /* The supervisor's own, for verify_layers to compare with. */
+    uint64_t own_namespaces[PLAN_NAMESPACES];
+    uint64_t own_root;
+
+    cpu_set_t cpus;
+    char cpu_dir[24];        /* "cpu/2": what /sys/devices/system/cpu shows; "" for one cpu */
+    char tmpfs_options[96];  /* of the cell's one tmpfs */
+    struct plan_rlimit rlimits[PLAN_RLIMITS];
+    const char *argv[PLAN_ARG_MAX + 1];
+    const char *envp[PLAN_ENV_MAX + 1];
+    char cpu_env[3][32]; /* OMP_NUM_THREADS=2 and its kin */
+};
+
+/* What can go wrong in a child, in the words of the error message. */
+#define CHILD_STEPS(STEP)                                            \
+    STEP(CHILD_READY, "ready")                                       \
+    STEP(CHILD_WAIT_MAP, "wait for the uid map")                     \
+    STEP(CHILD_JOIN_CGROUP, "join the cell's cgroup")                \
+    STEP(CHILD_CGROUP_NS, "unshare the cgroup namespace")            \
+    STEP(CHILD_SET_IDS, "become the cell's user")                    \
+    STEP(CHILD_MOVE_TREE, "attach the cell's tree")                  \
+    STEP(CHILD_PIVOT, "pivot_root into the cell's tree")             \
+    STEP(CHILD_MOUNT_TMPFS, "mount the cell's tmpfs")                \
+    STEP(CHILD_MAKE_DIR, "make a folder of the cell's tmpfs")        \
+    STEP(CHILD_BIND, "bind a folder of the cell")                    \
+    STEP(CHILD_MOUNT_PROC, "mount proc")                             \
+    STEP(CHILD_MASK_PROC, "hide a file of proc")                     \
+    STEP(CHILD_DETACH, "detach the host's file tree")                \
+    STEP(CHILD_HOSTNAME, "set the cell's host name")                 \
+    STEP(CHILD_LOOPBACK, "bring the loopback interface up")          \
+    STEP(CHILD_DROP_CAPS, "drop all capabilities")                   \
+    STEP(CHILD_NO_NEW_PRIVS, "set no_new_privs")                     \
+    STEP(CHILD_SECCOMP, "load the system call filter")               \
+    STEP(CHILD_DEATH_SIGNAL, "tie the child to the supervisor")      \
+    STEP(CHILD_EXEC_INIT, "exec hutch-init")                         \
+    STEP(CHILD_WAIT_READY, "wait for hutch-init")                    \
+    STEP(CHILD_ENTER, "enter the cell's namespaces")                 \
+    STEP(CHILD_CHROOT, "enter the cell's root")                      \
+    STEP(CHILD_DESCRIPTORS, "place the descriptors")                 \
+    STEP(CHILD_AFFINITY, "set the allowed processors")               \
+    STEP(CHILD_RLIMIT, "set a resource limit")                       \
+    STEP(CHILD_SESSION, "start a process session")                   \
+    STEP(CHILD_LANDLOCK, "apply the Landlock rules")                 \
+    STEP(CHILD_REQUIRE, "required layer")                            \
+    STEP(CHILD_SCRIPT, "receive the program")                        \
+    STEP(CHILD_EXEC, "exec the interpreter")
+
+enum child_step {
+#define STEP(name, text) name,
+    CHILD_STEPS(STEP)
+#undef STEP
+};
+
+/* One atomic write on the report pipe: CHILD_READY with the layers in force,
+ * or the step that failed. The end of the pipe means that both children have
+ * exec'd. */
+struct child_report {
+    uint32_t step;  /* enum child_step */
+    int32_t error;  /* errno */
+    uint32_t layers;
+};
+
+/* Reports a failed step and ends the child. */
+NORETURN void child_fail(const struct cell_plan *plan, enum child_step step, int error);
+
+/* Becomes the cell's user; the capabilities in the user namespace stay. */
+void child_set_ids(const struct cell_plan *plan);
+
+/* No capability in any set, no way to get one, and the system call filter. */
+void child_confine(const struct cell_plan *plan, int landlock_abi);
+
+/* The two children; they end in exec or child_fail. */
+NORETURN void setup_child(struct cell_plan *plan);
+NORETURN void launch_child(struct cell_plan *plan);
+
+/* Notes what verify_layers compares with; in the parent. */
+void plan_note_namespaces(struct cell_plan *plan);
+
+/* Which layers, of those in mask, a look from inside confirms; run by
+ * launch_child for a PROTO_PROBE cell after everything is in place. */
+uint32_t verify_layers(const struct cell_plan *plan, uint32_t mask);

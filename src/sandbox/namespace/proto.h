@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the engine and hutch-supervisor say to each other: fixed frames over
+ * SOCK_SEQPACKET sockets, one frame a packet, so nothing is ever half read.
+ *
+ * The control socket (PROTO_CONTROL_FD of the supervisor) carries
+ *     supervisor -> engine   proto_hello, once
+ *     engine -> supervisor   proto_start with the cell's descriptors
+ * Every cell has an event socket of its own, passed with proto_start:
+ *     supervisor -> engine   proto_event: STARTED or FAILED, then EXITED or LOST
+ *     engine -> supervisor   proto_stop
+ * Closing the event socket ends the cell; closing the control socket ends all
+ * cells and the supervisor. So whatever ends the engine ends what it started.
+ *
+ * The frames come from the same build: the version is checked once, by hello.
+ */
+#pragma once
+
+#include "../wire.h"
+
+#include <hutch.h>
+
+#define PROTO_VERSION WIRE_VERSION
+
+/* Where the supervisor finds what it inherits. */
+#define PROTO_CONTROL_FD 3
+#define PROTO_ENGINE_PIDFD 4
+
+struct proto_hello {
+    uint32_t version;
+    struct hutch_error error; /* code 0, or why the supervisor cannot work at all */
+};
+
+enum proto_language { PROTO_PYTHON, PROTO_SHELL, PROTO_LANGUAGE_COUNT };
+
+/* Descriptors that travel with proto_start, in this order. stdin only when
+ * has_stdin is set. */
+enum proto_fd { PROTO_FD_EVENTS, PROTO_FD_STDOUT, PROTO_FD_STDERR, PROTO_FD_CHANNEL, PROTO_FD_STDIN };
+#define PROTO_FDS_MAX 5
+
+enum proto_start_kind {
+    PROTO_RUN,   /* run the language's interpreter */
+    PROTO_PROBE, /* build a whole cell, check its layers from inside, run nothing */
+};
+
+struct proto_start {
+    uint32_t kind; /* enum proto_start_kind */
+    uint32_t language;
+    uint32_t has_stdin;
+    uint32_t require; /* mask of layers */
+    uint32_t max_processes;
+    uint32_t cpu_millis; /* 1000 is one processor */
+    uint64_t timeout_ns;
+    uint64_t memory_bytes;
+    uint64_t disk_bytes;
+};
+
+enum proto_event_type {
+    PROTO_STARTED, /* the interpreter was exec'd; layers is set */
+    PROTO_FAILED,  /* nothing ran; error is set */
+    PROTO_EXITED,  /* the interpreter is dead, and all other processes are being killed */
+    PROTO_LOST,    /* the cell was destroyed from outside; error is set */
+};
+
+/* Why a run ended. */
+enum proto_end {
+    PROTO_END_EXIT,    /* by itself, or by a signal from inside */
+    PROTO_END_TIMEOUT, /* the supervisor killed it at the deadline */
+    PROTO_END_MEMORY,  /* the memory limit */
+    PROTO_END_OUTPUT,  /* the engine asked for it: too much output */
+};
+
+struct proto_event {
+    uint32_t type;
+    uint32_t layers;
+    /* EXITED only */
+    uint32_t end;             /* enum proto_end */
+    int32_t wait_status;      /* as of waitpid */
+    uint64_t duration_ns;     /* from the start of the interpreter to its end */
+    uint64_t cpu_ns;          /* of all processes of the cell */
+    uint64_t peak_memory_bytes;
+    uint64_t oom_kills;
+    uint64_t process_limit_hits;
+    /* FAILED and LOST only */
+    struct hutch_error error;
+};
+
+/* engine -> supervisor on the event socket */
+struct proto_stop {
+    uint32_t end; /* PROTO_END_OUTPUT */
+};
+
+/* Positional arguments of hutch-supervisor. An empty string is the default. */
+enum proto_argument {
+    PROTO_ARG_VERSION = 1,
+    PROTO_ARG_HELPER_DIR,
+    PROTO_ARG_CACHE_DIR,
+    PROTO_ARG_PYTHON,
+    PROTO_ARG_BASH,
+    PROTO_ARG_CGROUP,
+    PROTO_ARG_UID_BASE,
+    PROTO_ARG_UID_COUNT,
+    PROTO_ARG_END,
+};

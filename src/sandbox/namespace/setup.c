@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The child that becomes hutch-init, from clone to exec. It is root of its new
+ * user namespace in all but name: it holds every capability there and none
+ * outside. It builds what the cell stands on, gives all power up, tells
+ * launch_child that the cell is ready and becomes hutch-init.
+ *
+ * The tree (see tree.h) is mounted as the root, with the cell's visible root
+ * in its folder root/. hutch-init stays at the tree's top; the interpreter is
+ * chroot'ed into root/. So the mount of the tree, whose source is a path of
+ * the host, appears in nobody's mountinfo, and the cell's tmpfs can hang at
+ * scratch/, where no program can reach it but through its bind mounts.
+ *
+ * Only async-signal-safe calls here: see plan.h.
+ */
+#include "cgroup.h"
+#include "kernel.h"
+#include "plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Folders of the cell's tmpfs, and where the cell sees them. */
+static const struct {
+    const char *folder;
+    mode_t mode;
+    const char *target;
+} folders[] = {
+    {"scratch/home", 0700, "root" CELL_HOME},
+    {"scratch/tmp", 01777, "root/tmp"},
+    {"scratch/shm", 01777, "root/dev/shm"},
+    {"scratch/run", 0700, "root/run"},
+};
+
+/* What proc tells about the host beyond its processes and that file modes do
+ * not already close: hidden behind an empty file or folder. These lie in the
+ * cell's tmpfs, because mountinfo names the source of a bind mount, which in
+ * the tree would be a path of the host. */
+#define MASK_FILE "scratch/none"
+#define MASK_FOLDER "scratch/void"
+
+static const struct {
+    const char *target;
+    const char *source;
+} masks[] = {
+    {"root/proc/cmdline", MASK_FILE},    {"root/proc/kallsyms", MASK_FILE},
+    {"root/proc/keys", MASK_FILE},       {"root/proc/key-users", MASK_FILE},
+    {"root/proc/modules", MASK_FILE},    {"root/proc/partitions", MASK_FILE},
+    {"root/proc/diskstats", MASK_FILE},  {"root/proc/swaps", MASK_FILE},
+    {"root/proc/interrupts", MASK_FILE}, {"root/proc/fs", MASK_FOLDER},
+};
+
+void child_fail(const struct cell_plan *plan, enum child_step step, int error)
+{
+    struct child_report report = {.step = step, .error = error};
+    IGNORE_RESULT(write(plan->report_fd, &report, sizeof(report)) == sizeof(report) ? 0 : -1);
+    _exit(127);
+}
+
+void child_set_ids(const struct cell_plan *plan)
+{
+    if (plan->clear_groups && syscall(SYS_setgroups, 0, NULL) < 0)
+        child_fail(plan, CHILD_SET_IDS, errno);
+    if (syscall(SYS_setresgid, plan->gid, plan->gid, plan->gid) < 0 ||
+        syscall(SYS_setresuid, plan->uid, plan->uid, plan->uid) < 0)
+        child_fail(plan, CHILD_SET_IDS, errno);
+}
+
+static void wait_for_byte(const struct cell_plan *plan, int fd, enum child_step step)
+{
+    char byte;
+    ssize_t count;
+
+    do
+        count = read(fd, &byte, 1);
+    while (count < 0 && errno == EINTR);
+    if (count != 1)
+        child_fail(plan, step, count < 0 ? errno : EPIPE);
+}
+
+static void join_cgroup(const struct cell_plan *plan)
+{
+    int error = cgroup_join(plan->join_fds, plan->join_count);
+    if (error < 0)
+        child_fail(plan, CHILD_JOIN_CGROUP, -error);
+    /* Only after joining: the namespace's root is the group of its maker. */
+    if (plan->cgroup_ns && unshare(CLONE_NEWCGROUP) < 0)
+        child_fail(plan, CHILD_CGROUP_NS, errno);
+}
+
+/* The tree becomes the root; the host's is stacked under it until detached,
+ * because proc may only be mounted where a complete proc can be seen. */
+static void enter_tree(const struct cell_plan *plan)
+{
+    if (move_mount(plan->tree_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        child_fail(plan, CHILD_MOVE_TREE, errno);
+    if (fchdir(plan->tree_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
+        child_fail(plan, CHILD_PIVOT, errno);
+}
+
+static void bind_folder(const struct cell_plan *plan, const char *source, const char *target)
+{
+    if (mount(source, target, NULL, MS_BIND, NULL) < 0)
+        child_fail(plan, CHILD_BIND, errno);
+}
+
+/* One tmpfs for all that the cell may write, so that one limit holds. */
+static void mount_scratch(const struct cell_plan *plan)
+{
+    if (mount("tmpfs", "scratch", "tmpfs", MS_NOSUID | MS_NODEV, plan->tmpfs_options) < 0)
+        child_fail(plan, CHILD_MOUNT_TMPFS, errno);
+    umask(0);
+    for (size_t i = 0; i < ARRAY_LENGTH(folders); i++) {
+        if (mkdir(folders[i].folder, folders[i].mode) < 0)
+            child_fail(plan, CHILD_MAKE_DIR, errno);
+        bind_folder(plan, folders[i].folder, folders[i].target);
+    }
+    umask(022);
+    if (plan->cpu_dir[0])
+        bind_folder(plan, plan->cpu_dir, "root/sys/devices/system/cpu");
+}
+
+static void mount_proc(const struct cell_plan *plan)
+{
+    if (mount("proc", "root/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        child_fail(plan, CHILD_MOUNT_PROC, errno);
+    if (mkdir(MASK_FOLDER, 0) < 0 || mknod(MASK_FILE, S_IFREG, 0) < 0)
+        child_fail(plan, CHILD_MASK_PROC, errno);
+    for (size_t i = 0; i < ARRAY_LENGTH(masks); i++) {
+        if (mount(masks[i].source, masks[i].target, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
+            child_fail(plan, CHILD_MASK_PROC, errno);
+    }
+}
+
+static void set_names_and_loopback(const struct cell_plan *plan)
+{
+    if ((plan->namespaces & CLONE_NEWUTS) &&
+        (sethostname("cell", 4) < 0 || setdomainname("", 0) < 0))
+        child_fail(plan, CHILD_HOSTNAME, errno);
+
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
+        child_fail(plan, CHILD_LOOPBACK, errno);
+    close(fd);
+}
+
+/* hutch-init's descriptor 0 is its lifeline; it has no other. */
+static void exec_init(const struct cell_plan *plan)
+{
+    static char name[] = "hutch-init";
+    char *argv[] = {name, NULL};
+    char *envp[] = {NULL};
+
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        child_fail(plan, CHILD_DEATH_SIGNAL, errno);
+    if (dup2(plan->lifeline_fd, 0) < 0)
+        child_fail(plan, CHILD_EXEC_INIT, errno);
+    char ready = 1;
+    if (write(plan->ready_fds[1], &ready, 1) != 1)
+        child_fail(plan, CHILD_WAIT_READY, errno);
+    execve("/init", argv, envp);
+    child_fail(plan, CHILD_EXEC_INIT, errno);
+}
+
+void setup_child(struct cell_plan *plan)
+{
+    close(plan->mapped_fds[1]); /* so that a dead supervisor is an end of file */
+    wait_for_byte(plan, plan->mapped_fds[0], CHILD_WAIT_MAP);
+    join_cgroup(plan);
+    child_set_ids(plan);
+    enter_tree(plan);
+    mount_scratch(plan);
+    mount_proc(plan);
+    if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        child_fail(plan, CHILD_DETACH, errno);
+    set_names_and_loopback(plan);
+    close(1);
+    close(2);
+    child_confine(plan, 0);
+    exec_init(plan);
+    _exit(127);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hutch-supervisor: makes and ends cells for one engine.
+ *
+ *   engine --control socket--> supervisor --clone--> hutch-init   (PID 1 of a cell)
+ *   engine --event socket----> (one a cell) --clone--> interpreter (in that cell)
+ *
+ * One thread, one epoll loop. It parses fixed frames of the engine and nothing
+ * else: the code, its input and its output never pass through it. It owns what
+ * is privileged and what must be true: namespaces, uids, cgroups, deadlines,
+ * wait statuses.
+ *
+ * It ends when the control socket ends or the engine's pidfd says that the
+ * process is gone. Whatever way it ends, its children get SIGKILL by
+ * PR_SET_PDEATHSIG, and each hutch-init takes its cell along; the cgroups that
+ * a killed supervisor leaves are swept by the next one (slots.h).
+ */
+#include "supervisor.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/parse.h"
+#include "cell.h"
+#include "landlock.h"
+#include "namespaces.h"
+#include "runtime.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#define EVENTS_PER_ROUND 64
+#define END_LIMIT_NS (4 * NS_PER_SECOND) /* for taking all cells down at the end */
+
+int supervisor_watch(struct supervisor *supervisor, int fd, enum watch_kind kind, size_t index,
+                     struct hutch_error *err)
+{
+    struct epoll_event event = {
+        .events = EPOLLIN,
+        .data.u64 = (uint64_t)index << 8 | (uint64_t)kind,
+    };
+    if (epoll_ctl(supervisor->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "watch a descriptor");
+    return 0;
+}
+
+/* ---- starting ---------------------------------------------------------- */
+
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* A mount namespace of our own: the trees of the cells are attached there, and
+ * nothing of it reaches the host. */
+static int enter_mount_namespace(struct hutch_error *err)
+{
+    if (unshare(CLONE_NEWNS) < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "make the supervisor's mount namespace");
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "make the supervisor's mounts private");
+    return 0;
+}
+
+static int find_cpus(struct supervisor *supervisor, struct hutch_error *err)
+{
+    if (sched_getaffinity(0, sizeof(supervisor->cpus), &supervisor->cpus) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the allowed processors");
+    supervisor->cpu_count = (unsigned)CPU_COUNT(&supervisor->cpus);
+    return 0;
+}
+
+static int open_host(struct supervisor *supervisor, struct hutch_error *err)
+{
+    supervisor->is_root = geteuid() == 0;
+    if (!supervisor->is_root)
+        return err_set(err, HUTCH_ERR_ISOLATION, "this version of hutch needs root");
+    if (find_cpus(supervisor, err) < 0 || enter_mount_namespace(err) < 0)
+        return err->code;
+    supervisor->pid_ns_fd = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    if (supervisor->pid_ns_fd < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open '/proc/self/ns/pid'");
+    supervisor->landlock_abi = landlock_abi();
+    return 0;
+}
+
+/* uids and cgroups, after cleaning up behind supervisors that were killed. */
+static int open_resources(struct supervisor *supervisor, const char *uid_base,
+                          const char *uid_count, struct hutch_error *err)
+{
+    uint64_t base, count;
+    const char *parent = supervisor->cgroup_parent[0] ? supervisor->cgroup_parent : NULL;
+
+    if (parse_u64(uid_base, 0, UINT32_MAX, &base, err) < 0 ||
+        parse_u64(uid_count, 0, UINT32_MAX, &count, err) < 0)
+        return err->code;
+    supervisor->run_dir = slots_run_dir_open(NULL, err);
+    if (supervisor->run_dir < 0)
+        return err->code;
+    if (slots_sweep(supervisor->run_dir, err) < 0 ||
+        slots_open(supervisor->run_dir, (uint32_t)base, (uint32_t)count, NULL, &supervisor->slots,
+                   err) < 0 ||
+        slots_record_create(supervisor->run_dir, &supervisor->record, err) < 0 ||
+        cgroup_host_open(&supervisor->record, parent, NULL, &supervisor->cgroups, err) < 0)
+        return err->code;
+    return 0;
+}
+
+static int open_loop(struct supervisor *supervisor, struct hutch_error *err)
+{
+    supervisor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (supervisor->epoll_fd < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the event loop");
+    if (fcntl(PROTO_CONTROL_FD, F_SETFD, FD_CLOEXEC) < 0 ||
+        fcntl(PROTO_ENGINE_PIDFD, F_SETFD, FD_CLOEXEC) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "find the engine's descriptors");
+    supervisor->control_fd = PROTO_CONTROL_FD;
+    if (supervisor_watch(supervisor, PROTO_CONTROL_FD, WATCH_CONTROL, 0, err) < 0 ||
+        supervisor_watch(supervisor, PROTO_ENGINE_PIDFD, WATCH_ENGINE, 0, err) < 0)
+        return err->code;
+    return 0;
+}
+
+/* ---- the loop ---------------------------------------------------------- */
+
+static void abandon_all(struct supervisor *supervisor)
+{
+    supervisor->control_fd = -1;
+    for (size_t i = 0; i < LIMIT_CELLS; i++) {
+        if (supervisor->cells[i])
+            cell_abandon(supervisor, supervisor->cells[i]);
+    }
+}
+
+static void handle_control(struct supervisor *supervisor)
+{
+    struct proto_start start;
+    int fds[PROTO_FDS_MAX];
+    size_t fd_count = PROTO_FDS_MAX;
+
+    if (supervisor->control_fd < 0)
+        return;
+    ssize_t count = fd_receive(supervisor->control_fd, &start, sizeof(start), fds, &fd_count);
+    if (count < 0 && errno == EMSGSIZE)
+        return;
+    if (count == (ssize_t)sizeof(start)) {
+        cell_create(supervisor, &start, fds, fd_count);
+        return;
+    }
+    close(supervisor->control_fd);
+    abandon_all(supervisor);
+}
+
+static void handle_build(struct supervisor *supervisor, size_t index)
+{
+    struct hutch_error error;
+    struct runtime *runtime = &supervisor->runtimes[index];
+    int code = runtime_finish(supervisor, runtime, &error);
+
+    for (size_t i = 0; i < LIMIT_CELLS; i++) {
+        struct sandbox_cell *cell = supervisor->cells[i];
+        if (cell && cell->state == CELL_WAITING && cell->start.language == runtime->language)
+            cell_continue(supervisor, cell, code < 0 ? &error : NULL);
+    }
+}
+
+static void handle_event(struct supervisor *supervisor, uint64_t tag)
+{
+    enum watch_kind kind = (enum watch_kind)(tag & 0xff);
+    size_t index = tag >> 8;
+
+    switch (kind) {
+    case WATCH_CONTROL:
+        handle_control(supervisor);
+        break;
+    case WATCH_ENGINE:
+        close(PROTO_ENGINE_PIDFD);
+        abandon_all(supervisor);
+        break;
+    case WATCH_BUILD:
+        handle_build(supervisor, index);
+        break;
+    case WATCH_CELL_EVENTS:
+    case WATCH_CELL_REPORT:
+    case WATCH_CELL_RUN:
+    case WATCH_CELL_INIT:
+    case WATCH_CELL_MEMORY:
+        if (supervisor->cells[index])
+            cell_handle(supervisor, supervisor->cells[index], kind);
+        break;
+    }
+}
+
+static uint64_t tick_cells(struct supervisor *supervisor)
+{
+    uint64_t now_ns = clock_now_ns();
+    uint64_t next_ns = NO_DEADLINE;
+
+    for (size_t i = 0, seen = 0, live = supervisor->cell_count; seen < live; i++) {
+        if (!supervisor->cells[i])
+            continue;
+        seen++;
+        cell_tick(supervisor, supervisor->cells[i], now_ns);
+        if (supervisor->cells[i]) {
+            uint64_t tick_ns = cell_next_tick(supervisor->cells[i]);
+            next_ns = tick_ns < next_ns ? tick_ns : next_ns;
+        }
+    }
+    return next_ns;
+}
+
+static void run_loop(struct supervisor *supervisor)
+{
+    uint64_t end_ns = NO_DEADLINE;
+
+    while (supervisor->control_fd >= 0 || supervisor->cell_count > 0) {
+        uint64_t next_ns = tick_cells(supervisor);
+        if (supervisor->control_fd < 0) {
+            if (end_ns == NO_DEADLINE)
+                end_ns = clock_after_ns(END_LIMIT_NS);
+            if (clock_now_ns() >= end_ns)
+                return;
+            next_ns = end_ns < next_ns ? end_ns : next_ns;
+            if (supervisor->cell_count == 0)
+                return;
+        }
+        struct epoll_event events[EVENTS_PER_ROUND];
+        int count = epoll_wait(supervisor->epoll_fd, events, EVENTS_PER_ROUND,
+                               clock_poll_timeout(next_ns));
+        for (int i = 0; i < count; i++)
+            handle_event(supervisor, events[i].data.u64);
+    }
+}
+
+/* ---- main -------------------------------------------------------------- */
+
+static int start(struct supervisor *supervisor, char **argv, struct hutch_error *err)
+{
+    supervisor->helper_dir = argv[PROTO_ARG_HELPER_DIR];
+    supervisor->cache_dir = argv[PROTO_ARG_CACHE_DIR];
+    supervisor->cgroup_parent = argv[PROTO_ARG_CGROUP];
+    runtime_init(&supervisor->runtimes[PROTO_PYTHON], PROTO_PYTHON, argv[PROTO_ARG_PYTHON]);
+    runtime_init(&supervisor->runtimes[PROTO_SHELL], PROTO_SHELL, argv[PROTO_ARG_BASH]);
+    supervisor->record = SLOTS_RECORD_NONE;
+    if (open_loop(supervisor, err) < 0 || open_host(supervisor, err) < 0 ||
+        open_resources(supervisor, argv[PROTO_ARG_UID_BASE], argv[PROTO_ARG_UID_COUNT], err) < 0)
+        return err->code;
+    namespaces_assume(supervisor);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct proto_hello hello = {.version = PROTO_VERSION};
+    struct supervisor *supervisor = calloc(1, sizeof(*supervisor));
+
+    if (argc != PROTO_ARG_END || !supervisor)
+        return 1;
+    prctl(PR_SET_NAME, "hutch-superv");
+    raise_descriptor_limit();
+    umask(022);
+    if (chdir("/") < 0)
+        return 1;
+    int code = start(supervisor, argv, &hello.error);
+    if (code == 0)
+        memset(&hello.error, 0, sizeof(hello.error));
+    bool told = send(PROTO_CONTROL_FD, &hello, sizeof(hello), MSG_NOSIGNAL) > 0;
+    if (told && code == 0)
+        run_loop(supervisor);
+    bool all_gone = cgroup_host_close(supervisor->cgroups);
+    slots_record_close(&supervisor->record, all_gone);
+    slots_close(supervisor->slots);
+    return code < 0;
+}

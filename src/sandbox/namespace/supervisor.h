@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of hutch-supervisor share. It is one thread and one epoll
+ * loop; see supervisor.c for the picture.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "cgroup.h"
+#include "proto.h"
+#include "slots.h"
+#include "tree.h"
+
+#include <sched.h>
+#include <sys/types.h>
+
+struct sandbox_cell;
+
+/* One language's interpreter and file tree. */
+enum runtime_state { RUNTIME_UNKNOWN, RUNTIME_BUILDING, RUNTIME_READY };
+
+struct runtime {
+    enum proto_language language;
+    const char *interpreter;
+    enum runtime_state state;
+    struct tree tree;
+    int mount_fd; /* the tree as mounted in the supervisor's mount namespace */
+    pid_t build_pid;
+    int build_fd;   /* struct hutch_error of the building child */
+};
+
+struct supervisor {
+    int epoll_fd;
+    int control_fd; /* -1 once the engine is gone */
+    int pid_ns_fd;  /* our own, to come back to after a clone into a cell's */
+    const char *helper_dir;
+    const char *cache_dir;
+    const char *cgroup_parent;
+    bool is_root;
+    unsigned namespaces; /* CLONE_NEW* flags that every cell gets */
+    bool cgroup_ns;
+    int landlock_abi;
+    cpu_set_t cpus;      /* that we may hand out */
+    unsigned cpu_count;
+    unsigned cpu_load[CPU_SETSIZE]; /* cells on each */
+    struct runtime runtimes[PROTO_LANGUAGE_COUNT];
+    int run_dir;
+    struct slots_record record;
+    struct slots *slots;
+    struct cgroup_host *cgroups;
+    struct sandbox_cell *cells[LIMIT_CELLS];
+    size_t cell_count;
+};
+
+/* What an epoll event is about; the tag holds the kind and the cell's place. */
+enum watch_kind {
+    WATCH_CONTROL,
+    WATCH_ENGINE,
+    WATCH_BUILD, /* index: the runtime */
+    WATCH_CELL_EVENTS,
+    WATCH_CELL_REPORT,
+    WATCH_CELL_RUN,
+    WATCH_CELL_INIT,
+    WATCH_CELL_MEMORY,
+};
+
+/* Watches fd for input; closing the descriptor ends it. */
+MUST_CHECK int supervisor_watch(struct supervisor *supervisor, int fd, enum watch_kind kind,
+                                size_t index, struct hutch_error *err);

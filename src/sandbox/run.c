@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One run, from the request to the result, on the caller's thread: start a
+ * cell, queue the code, take events until the cell has ended, judge what
+ * happened.
+ *
+ * What is true (wait status, times, memory, layers) comes with CELL_EXITED
+ * from the supervisor. What is claimed (value, error) comes with CELL_REPORT
+ * from inside the cell and is only shown, never believed: see outcome.h.
+ */
+#include "base/clock.h"
+#include "base/limits.h"
+#include "capture.h"
+#include "engine.h"
+#include "outcome.h"
+#include "request.h"
+#include "result.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+/* Beyond the time limit, for starting and ending the cell: a supervisor that
+ * has said nothing by then is broken. */
+#define GRACE_NS (90 * NS_PER_SECOND)
+
+struct run {
+    const struct hutch_request *request;
+    const struct hutch_run_options *options;
+    const struct backend_ops *ops;
+    struct cell *cell;
+    struct capture out, err;
+    struct claim claim;
+    struct buf claim_text; /* what claim points into */
+    struct buf value;
+    struct buf env; /* the frame's payload, borrowed by the cell */
+    struct cell_exit exit;
+    uint32_t layers;
+    bool stopped;
+    uint64_t begin_ns, sent_ns;
+};
+
+static void run_done(struct run *run)
+{
+    if (run->cell)
+        run->ops->cell_free(run->cell);
+    capture_done(&run->out);
+    capture_done(&run->err);
+    buf_done(&run->claim_text);
+    buf_done(&run->value);
+    buf_done(&run->env);
+}
+
+static int send_code(struct run *run, struct hutch_error *err)
+{
+    const struct hutch_request *request = run->request;
+
+    for (size_t i = 0; i < request->env_count; i++) {
+        buf_appendf(&run->env, "%s=%s", request->env[i].name, request->env[i].value);
+        buf_append(&run->env, "", 1);
+    }
+    if (buf_check(&run->env, err) < 0)
+        return err->code;
+    if (request->env_count > 0 &&
+        run->ops->cell_send(run->cell, WIRE_ENV, run->env.data, run->env.length, err) < 0)
+        return err->code;
+    return run->ops->cell_send(run->cell, WIRE_RUN, request->code, request->code_length, err);
+}
+
+static int take_output(struct run *run, struct capture *capture, enum hutch_stream stream,
+                       const struct cell_event *event, struct hutch_error *err)
+{
+    if (run->options && run->options->on_output)
+        run->options->on_output(run->options->user, stream, event->data, event->length);
+    if (capture_add(capture, event->data, event->length, err) < 0)
+        return err->code;
+    if (capture->total > LIMIT_OUTPUT_HARD_BYTES && !run->stopped) {
+        run->stopped = true;
+        run->ops->cell_stop(run->cell);
+    }
+    return 0;
+}
+
+/* The last claim of each kind counts. A malformed one counts as none. */
+static void take_report(struct run *run, const struct cell_event *event)
+{
+    if (event->report_type == WIRE_VALUE) {
+        buf_clear(&run->value);
+        buf_append(&run->value, event->data, event->length);
+    } else {
+        buf_clear(&run->claim_text);
+        buf_append(&run->claim_text, event->data, event->length);
+        claim_parse(&run->claim, run->claim_text.data, run->claim_text.length,
+                    event->report_flags);
+    }
+}
+
+/* Every failure in here leaves the outcome unknown, but one: CELL_FAILED. */
+static int take_events(struct run *run, struct hutch_error *err)
+{
+    uint64_t limit_ns = (uint64_t)(run->request->timeout_seconds * (double)NS_PER_SECOND);
+    uint64_t deadline_ns = clock_after_ns(limit_ns + GRACE_NS);
+    int cancel = cancel_fd(run->options ? run->options->cancel : NULL);
+
+    for (;;) {
+        struct cell_event event;
+        int code = run->ops->cell_next_event(run->cell, deadline_ns, cancel, &event, err);
+        if (code < 0) {
+            err_mark_maybe_ran(err);
+            return code;
+        }
+        switch (event.type) {
+        case CELL_STARTED:
+            run->layers = event.layers;
+            break;
+        case CELL_FAILED:
+            *err = event.error;
+            return err->code;
+        case CELL_STDOUT:
+            code = take_output(run, &run->out, HUTCH_STDOUT, &event, err);
+            break;
+        case CELL_STDERR:
+            code = take_output(run, &run->err, HUTCH_STDERR, &event, err);
+            break;
+        case CELL_REPORT:
+            take_report(run, &event);
+            break;
+        case CELL_EXITED:
+            run->exit = event.exit;
+            break;
+        case CELL_END:
+            return 0;
+        }
+        if (code < 0) {
+            err_mark_maybe_ran(err);
+            return code;
+        }
+    }
+}
+
+static int set_run_id(struct hutch_result *result, struct hutch_error *err)
+{
+    unsigned char random[16];
+
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make a run id");
+    for (size_t i = 0; i < sizeof(random); i++)
+        snprintf(result->run_id + 2 * i, 3, "%02x", random[i]);
+    return 0;
+}
+
+static int fill_result(struct run *run, struct hutch_result *result, struct hutch_error *err)
+{
+    bool out_truncated, err_truncated;
+
+    result->stdout_bytes = run->out.total;
+    result->stderr_bytes = run->err.total;
+    if (capture_finish(&run->out, run->request->output_encoding, &result->stdout_text,
+                       &out_truncated, err) < 0 ||
+        capture_finish(&run->err, run->request->output_encoding, &result->stderr_text,
+                       &err_truncated, err) < 0)
+        return err->code;
+    result->truncated = out_truncated || err_truncated;
+    result->layers = run->layers;
+    result->duration_ms = (double)run->exit.duration_ns / (double)NS_PER_MS;
+    result->cpu_ms = (double)run->exit.cpu_ns / (double)NS_PER_MS;
+    result->queue_ms = (double)(run->sent_ns - run->begin_ns) / (double)NS_PER_MS;
+    result->peak_memory_bytes = run->exit.peak_memory_bytes;
+    struct outcome_facts facts = {
+        .exit = &run->exit,
+        .request = run->request,
+        .claim = run->claim.present ? &run->claim : NULL,
+        .stderr_text = &result->stderr_text,
+    };
+    if (outcome_judge(&facts, result, err) < 0)
+        return err->code;
+    return result_set_value(result, run->value.data, run->value.length, err);
+}
+
+static int run_cell(struct run *run, struct hutch_result *result, struct hutch_error *err)
+{
+    if (send_code(run, err) < 0 || take_events(run, err) < 0)
+        return err->code;
+    if (fill_result(run, result, err) < 0) {
+        err_mark_maybe_ran(err);
+        return err->code;
+    }
+    return 0;
+}
+
+static int run_request(struct hutch_engine *engine, struct run *run, struct hutch_result **ret,
+                       struct hutch_error *err)
+{
+    struct cell_spec spec = {.request = run->request};
+
+    if (request_validate(run->request, err) < 0)
+        return err->code;
+    if (engine->backend->ops->cell_start(engine->backend, &spec, &run->cell, err) < 0)
+        return err->code;
+    run->sent_ns = clock_now_ns();
+    struct hutch_result *result = NULL;
+    if (result_new(run->request, run->ops->name, &result, err) < 0)
+        return err->code;
+    if (set_run_id(result, err) < 0 || run_cell(run, result, err) < 0) {
+        hutch_result_free(result);
+        return err->code;
+    }
+    *ret = result;
+    return 0;
+}
+
+int hutch_run(hutch_engine *engine, const struct hutch_request *request,
+              const struct hutch_run_options *run_options, hutch_result **ret_result,
+              struct hutch_error *err)
+{
+    struct hutch_error local;
+    err = err ? err : &local;
+    struct run run = {
+        .request = request,
+        .options = run_options,
+        .ops = engine->backend->ops,
+        .claim_text = BUF_MAX(WIRE_MAX_ERROR),
+        .value = BUF_MAX(WIRE_MAX_VALUE),
+        .env = BUF_MAX(WIRE_MAX_ENV),
+        .begin_ns = clock_now_ns(),
+    };
+
+    capture_init(&run.out, request->max_output_bytes);
+    capture_init(&run.err, request->max_output_bytes);
+    int code = run_request(engine, &run, ret_result, err);
+    run_done(&run);
+    return code;
+}
