@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs while hutch is built: turns seccomp_rules.def into a BPF program by
+ * libseccomp and prints it as C, for seccomp.c to include. So cells load bytes
+ * that are ready, and nothing that is installed links libseccomp.
+ */
+#include "seccomp_table.h"
+
+#include <linux/filter.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void must(int result, const char *what)
+{
+    if (result < 0) {
+        fprintf(stderr, "seccomp_gen: %s: %s\n", what, strerrordesc_np(-result));
+        exit(EXIT_FAILURE);
+    }
+}
+
+static void add_rule(scmp_filter_ctx filter, const struct seccomp_rule *rule)
+{
+    struct scmp_arg_cmp arguments[SECCOMP_MAX_CONDITIONS];
+
+    for (unsigned i = 0; i < rule->condition_count; i++) {
+        const struct seccomp_condition *condition = &rule->conditions[i];
+        arguments[i] =
+            SCMP_CMP64(condition->argument, SCMP_CMP_MASKED_EQ, condition->mask, condition->value);
+    }
+    must(seccomp_rule_add_array(filter, rule->action, rule->call, rule->condition_count, arguments),
+         rule->name);
+}
+
+static scmp_filter_ctx build(void)
+{
+    scmp_filter_ctx filter = seccomp_init(SECCOMP_DEFAULT);
+    if (!filter)
+        must(-ENOMEM, "init");
+    must(seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SECCOMP_DEFAULT), "other ABIs");
+    /* A binary tree of numbers instead of a list. */
+    must(seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2), "optimize");
+    for (size_t i = 0; i < SECCOMP_RULES; i++)
+        add_rule(filter, &seccomp_rules[i]);
+    return filter;
+}
+
+/* Returns the number of instructions. */
+static size_t export_program(scmp_filter_ctx filter, struct sock_filter program[BPF_MAXINSNS])
+{
+    int fd = memfd_create("filter", MFD_CLOEXEC);
+    if (fd < 0)
+        must(-errno, "memfd");
+    must(seccomp_export_bpf(filter, fd), "export");
+    ssize_t bytes = pread(fd, program, BPF_MAXINSNS * sizeof(*program), 0);
+    if (bytes < 0)
+        must(-errno, "read");
+    close(fd);
+    return (size_t)bytes / sizeof(*program);
+}
+
+int main(void)
+{
+    static struct sock_filter program[BPF_MAXINSNS];
+    scmp_filter_ctx filter = build();
+    size_t count = export_program(filter, program);
+    seccomp_release(filter);
+
+    for (size_t i = 0; i < count; i++)
+        printf("{%#x, %u, %u, %#x},\n", (unsigned)program[i].code, (unsigned)program[i].jt,
+               (unsigned)program[i].jf, program[i].k);
+    return 0;
+}
