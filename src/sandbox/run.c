@@ -19,9 +19,11 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Beyond the time limit, for starting and ending the cell: a supervisor that
- * has said nothing by then is broken. */
-#define GRACE_NS (90 * NS_PER_SECOND)
+/* How long a supervisor that says nothing is waited for before it counts as
+ * broken: until the start, which may include the first building of a file
+ * tree, and beyond the time limit, for ending the cell. */
+#define START_NS (900 * NS_PER_SECOND)
+#define GRACE_NS (60 * NS_PER_SECOND)
 
 struct run {
     const struct hutch_request *request;
@@ -98,7 +100,7 @@ static void take_report(struct run *run, const struct cell_event *event)
 static int take_events(struct run *run, struct hutch_error *err)
 {
     uint64_t limit_ns = (uint64_t)(run->request->timeout_seconds * (double)NS_PER_SECOND);
-    uint64_t deadline_ns = clock_after_ns(limit_ns + GRACE_NS);
+    uint64_t deadline_ns = clock_after_ns(START_NS);
     int cancel = cancel_fd(run->options ? run->options->cancel : NULL);
 
     for (;;) {
@@ -111,6 +113,7 @@ static int take_events(struct run *run, struct hutch_error *err)
         switch (event.type) {
         case CELL_STARTED:
             run->layers = event.layers;
+            deadline_ns = clock_after_ns(limit_ns + GRACE_NS);
             break;
         case CELL_FAILED:
             *err = event.error;
@@ -194,6 +197,8 @@ static int run_request(struct hutch_engine *engine, struct run *run, struct hutc
 
     if (request_validate(run->request, err) < 0)
         return err->code;
+    capture_init(&run->out, run->request->max_output_bytes);
+    capture_init(&run->err, run->request->max_output_bytes);
     if (engine->backend->ops->cell_start(engine->backend, &spec, &run->cell, err) < 0)
         return err->code;
     run->sent_ns = clock_now_ns();
@@ -224,8 +229,6 @@ int hutch_run(hutch_engine *engine, const struct hutch_request *request,
         .begin_ns = clock_now_ns(),
     };
 
-    capture_init(&run.out, request->max_output_bytes);
-    capture_init(&run.err, request->max_output_bytes);
     int code = run_request(engine, &run, ret_result, err);
     run_done(&run);
     return code;

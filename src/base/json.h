@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * JSON from outside, read into jansson's values, and JSON of our own, written
+ * into a struct buf.
+ *
+ * The reader is our own: that of jansson drops failed allocations, and then
+ * writes beyond its buffers or aborts the process (its issue 362). It follows
+ * RFC 8259. What language models and their clients send is not always strict;
+ * it takes what has one plain meaning and refuses what has none:
+ *
+ *   lone surrogate escape (\ud800)   read as U+FFFD
+ *   bytes that are not UTF-8         read as U+FFFD
+ *   \u0000 in a string               kept; the field's check names the field
+ *                                    that may not hold it (NUL in a member's
+ *                                    name is refused)
+ *   the same member twice            refused
+ *   nested deeper than 64            refused
+ *   whole number over 64 bits,
+ *   real number over the range       refused
+ */
+#pragma once
+
+#include "attrs.h"
+#include "buf.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+#define JSON_DEPTH_MAX 64
+
+/* A json_t * local that is released at the end of its scope. */
+#define auto_json __attribute__((cleanup(json_decrefp)))
+
+/* Reads one value of at most max_bytes of text. The message says where the text
+ * is wrong, "line 1, column 9: ...", counted from 1 in characters. *ret_value
+ * is the caller's. Errors: INVALID, NO_MEMORY. */
+MUST_CHECK int json_read(const char *text, size_t length, size_t max_bytes, json_t **ret_value,
+                         struct hutch_error *err);
+
+/* What a value is, for messages: "a string", "an object", "null" ... */
+const char *json_kind(const json_t *value);
+
+/* Appends a JSON string, quotes included. Bad UTF-8 becomes U+FFFD. Control
+ * characters and the line separators U+2028 and U+2029 are escaped, so that no
+ * reader sees a line end in it and no terminal a command. */
+void json_append_string(struct buf *out, const char *data, size_t length);
+
+/* The same of a string; null for NULL. */
+void json_append_text(struct buf *out, const char *text);
+
+/* Appends a time in ms with three decimals; 0 for what is no time. */
+void json_append_ms(struct buf *out, double ms);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Judging a run: from what the kernel and the supervisor know, and from what
+ * the runner claims, to the fields of the result that say how the program
+ * ended. Pure functions.
+ *
+ * Facts win over claims. Why the supervisor ended the run comes first, then the
+ * OOM killer, then the wait status; an exit code of 0 is success, whatever was
+ * claimed. Only the exception's name, message and line, and whether a failure
+ * counts as syntax_error, import_error or resource_limit, rest on a claim.
+ */
+#pragma once
+
+#include "backend.h"
+#include "base/attrs.h"
+
+#include <hutch.h>
+
+/* A shell program's file inside a cell, as bash names it in its messages. */
+#define OUTCOME_SHELL_SCRIPT "/run/main.sh"
+
+/* The runner's claim about an exception: hostile text, not NUL-terminated. */
+struct claim {
+    bool present;
+    bool compile; /* the code did not parse */
+    const char *type, *message;
+    size_t type_length, message_length;
+    uint32_t line;     /* 0 unknown */
+    int32_t sys_errno; /* of an OSError, else 0 */
+};
+
+/* Reads the payload of a WIRE_ERROR frame; the claim points into data. A
+ * malformed one is not present. */
+void claim_parse(struct claim *ret_claim, const char *data, size_t length, uint16_t flags);
+
+struct outcome_facts {
+    const struct cell_exit *exit;
+    const struct hutch_request *request;
+    const struct claim *claim;            /* NULL: none came */
+    const struct hutch_text *stderr_text; /* read for shell programs; NULL: none */
+};
+
+/* Sets exit_code, exit_signal, timed_out, error_type, error_class,
+ * error_message and error_line, which are unset before. A run that was
+ * cancelled has no outcome: hutch_run returns an error. Errors: NO_MEMORY. */
+MUST_CHECK int outcome_judge(const struct outcome_facts *facts, struct hutch_result *result,
+                             struct hutch_error *err);

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See result.h. The JSON is written by hand: output may be tens of megabytes. */
+#include "result.h"
+
+#include "base/base64.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/utf8.h"
+#include "layers.h"
+#include "request.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+int result_new(const struct hutch_request *request, const char *backend,
+               struct hutch_result **ret_result, struct hutch_error *err)
+{
+    struct hutch_result *result = calloc(1, sizeof(*result));
+
+    if (!result)
+        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    result->size = sizeof(*result);
+    result->backend = backend;
+    result->language = language_name(request->language);
+    result->output_encoding = request->output_encoding;
+    *ret_result = result;
+    return 0;
+}
+
+int result_set_value(struct hutch_result *result, const char *data, size_t length,
+                     struct hutch_error *err)
+{
+    if (!data)
+        return 0;
+    auto_buf struct buf value = BUF_MAX(length * strlen(UTF8_REPLACEMENT));
+    utf8_repair(&value, data, length);
+    buf_append(&value, "", 0); /* an empty value is a string, too */
+    if (buf_check(&value, err) < 0)
+        return err->code;
+    free(result->value.data);
+    struct buf taken = TAKE_BUF(value);
+    result->value = (struct hutch_text){.data = taken.data, .length = taken.length};
+    return 0;
+}
+
+void hutch_result_free(hutch_result *result)
+{
+    if (!result)
+        return;
+    free(result->stdout_text.data);
+    free(result->stderr_text.data);
+    free(result->error_class);
+    free(result->error_message);
+    free(result->value.data);
+    free(result);
+}
+
+void hutch_free(void *memory)
+{
+    free(memory);
+}
+
+/* ---- JSON ---- */
+
+static void append_output(struct buf *out, const char *name, const struct hutch_text *text,
+                          enum hutch_encoding encoding)
+{
+    buf_appendf(out, "\"%s\":", name);
+    if (encoding == HUTCH_TEXT) {
+        json_append_string(out, text->data, text->length);
+        return;
+    }
+    buf_append_text(out, "\"");
+    base64_append(out, text->data, text->length);
+    buf_append_text(out, "\"");
+}
+
+static void append_error(struct buf *out, const struct hutch_result *result)
+{
+    buf_append_text(out, ",\"error_type\":");
+    json_append_text(out, result->error_type);
+    buf_append_text(out, ",\"error\":");
+    if (!result->error_class && !result->error_message) {
+        buf_append_text(out, "null");
+        return;
+    }
+    buf_append_text(out, "{\"type\":");
+    json_append_text(out, result->error_class);
+    buf_append_text(out, ",\"message\":");
+    json_append_text(out, result->error_message);
+    if (result->error_line > 0)
+        buf_appendf(out, ",\"line\":%" PRIu32 "}", result->error_line);
+    else
+        buf_append_text(out, ",\"line\":null}");
+}
+
+static void append_time(struct buf *out, const char *name, double ms)
+{
+    buf_appendf(out, ",\"%s\":", name);
+    json_append_ms(out, ms);
+}
+
+static void append_value(struct buf *out, const struct hutch_text *value)
+{
+    buf_append_text(out, ",\"value\":");
+    if (value->data)
+        json_append_string(out, value->data, value->length);
+    else
+        buf_append_text(out, "null");
+}
+
+static void append_place(struct buf *out, const struct hutch_result *result)
+{
+    buf_append_text(out, ",\"backend\":");
+    json_append_text(out, result->backend);
+    buf_append_text(out, ",\"language\":");
+    json_append_text(out, result->language);
+    buf_append_text(out, ",\"layers\":");
+    layers_append_json(out, result->layers);
+    buf_append_text(out, ",\"run_id\":");
+    json_append_text(out, result->run_id);
+    if (result->output_encoding == HUTCH_BASE64)
+        buf_append_text(out, ",\"output_encoding\":\"base64\"");
+}
+
+static void append_result(struct buf *out, const struct hutch_result *result)
+{
+    buf_append_text(out, "{");
+    append_output(out, "stdout", &result->stdout_text, result->output_encoding);
+    buf_append_text(out, ",");
+    append_output(out, "stderr", &result->stderr_text, result->output_encoding);
+    buf_appendf(out, ",\"exit_code\":%" PRId32 ",\"signal\":", result->exit_code);
+    json_append_text(out, result->exit_signal);
+    buf_appendf(out, ",\"timed_out\":%s", result->timed_out ? "true" : "false");
+    append_error(out, result);
+    append_value(out, &result->value);
+    buf_appendf(out, ",\"truncated\":%s", result->truncated ? "true" : "false");
+    buf_appendf(out, ",\"stdout_bytes\":%" PRIu64 ",\"stderr_bytes\":%" PRIu64,
+                result->stdout_bytes, result->stderr_bytes);
+    append_time(out, "duration_ms", result->duration_ms);
+    append_time(out, "queue_ms", result->queue_ms);
+    append_time(out, "cpu_ms", result->cpu_ms);
+    buf_appendf(out, ",\"peak_memory_bytes\":%" PRIu64, result->peak_memory_bytes);
+    append_place(out, result);
+    buf_append_text(out, "}");
+}
+
+int hutch_result_to_json(const hutch_result *result, char **ret_json, struct hutch_error *err)
+{
+    struct hutch_error local;
+    auto_buf struct buf out = BUF_MAX(LIMIT_RESULT_JSON_BYTES);
+
+    err = err ? err : &local;
+    append_result(&out, result);
+    if (buf_check(&out, err) < 0)
+        return err_context(err, "result as JSON");
+    *ret_json = TAKE_BUF(out).data;
+    return 0;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The result of a run, see struct hutch_result: made, filled, freed, and
+ * written as JSON by hutch_result_to_json().
+ */
+#pragma once
+
+#include "base/attrs.h"
+
+#include <hutch.h>
+
+/* An empty result for a request: language and output_encoding are its own,
+ * backend is a static name. hutch_result_free() frees it in any state.
+ * Errors: NO_MEMORY. */
+MUST_CHECK int result_new(const struct hutch_request *request, const char *backend,
+                          struct hutch_result **ret_result, struct hutch_error *err);
+
+/* Sets value to a copy of the runner's claim, made valid UTF-8; data NULL is
+ * no value. Errors: NO_MEMORY. */
+MUST_CHECK int result_set_value(struct hutch_result *result, const char *data, size_t length,
+                                struct hutch_error *err);
