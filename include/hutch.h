@@ -308,7 +308,8 @@ typedef struct hutch_json_request hutch_json_request;
 /* Reads one JSON object of the request's fields (at most 8 MiB). Unknown
  * fields, wrong types and values out of range are refused by name; lone
  * surrogates are read as U+FFFD. *ret_request is the caller's, to be freed by
- * hutch_json_request_free. Errors: INVALID, NO_MEMORY. */
+ * hutch_json_request_free. Errors: INVALID, NO_MEMORY; BACKEND and LAYER for a
+ * backend or a layer that hutch knows and this build has not. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_json_request_parse(const char *json, size_t length,
                                                            hutch_json_request **ret_request,
                                                            struct hutch_error *err);

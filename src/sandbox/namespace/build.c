@@ -73,15 +73,22 @@ static unsigned choose_cpus(struct supervisor *supervisor, struct sandbox_cell *
 static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell)
 {
     const struct proto_start *start = &cell->start;
+    bool processes_by_cgroup = (cell->layers & HUTCH_LAYER_CGROUP_PIDS) != 0;
     bool memory_by_cgroup = (cell->layers & HUTCH_LAYER_CGROUP_MEMORY) != 0;
     /* Whole seconds, and late enough that the wall clock speaks first. */
     rlim_t cpu = start->timeout_ns / NS_PER_MS * start->cpu_millis / CPU_QUOTA_PERIOD / 1000 + 2;
+    /* The kernel asks this limit before the cgroup, which alone counts how
+     * often it was met: so the cgroup, where there is one, has to be lower. */
+    rlim_t processes = start->max_processes + 1 + (processes_by_cgroup ? 16 : 0);
     rlim_t data = memory_by_cgroup ? RLIM_INFINITY : start->memory_bytes;
     const struct plan_rlimit rlimits[PLAN_RLIMITS] = {
-        {RLIMIT_CORE, {0, 0}},
+        /* Not 0: the kernel ignores that where a core handler is a pipe, and
+         * starts the handler, a root process of the host, on a core that the
+         * cell controls. At 1 it starts none. */
+        {RLIMIT_CORE, {1, 1}},
         {RLIMIT_CPU, {cpu, cpu + 1}},
         {RLIMIT_NOFILE, {OPEN_FILES, OPEN_FILES}},
-        {RLIMIT_NPROC, {start->max_processes + 1, start->max_processes + 1}},
+        {RLIMIT_NPROC, {processes, processes}},
         {RLIMIT_STACK, {STACK_BYTES, STACK_BYTES_MAX}},
         {RLIMIT_MEMLOCK, {MIB(8), MIB(8)}},
         {RLIMIT_MSGQUEUE, {819200, 819200}},
@@ -215,10 +222,10 @@ static int make_cgroup(struct supervisor *supervisor, struct sandbox_cell *cell,
 static pid_t clone_child(unsigned flags, int cgroup_fd, int *ret_pidfd)
 {
     struct clone_args args = {
-        .flags = flags | CLONE_PIDFD | (cgroup_fd >= 0 ? (uint64_t)CLONE_INTO_CGROUP : 0),
+        .flags = flags | CLONE_PIDFD | (cgroup_fd >= 0 ? CLONE_INTO_CGROUP : 0ULL),
         .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
         .exit_signal = SIGCHLD,
-        .cgroup = cgroup_fd >= 0 ? (uint64_t)cgroup_fd : 0,
+        .cgroup = cgroup_fd >= 0 ? (unsigned)cgroup_fd : 0,
     };
     return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }

@@ -87,8 +87,11 @@ static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, u
 {
     if (cell->init_pid > 0 || cell->run_pid > 0)
         return;
-    if (!cgroup_cell_remove(cell->cgroup) && now_ns < cell->close_deadline_ns)
-        return;
+    if (!cgroup_cell_remove(cell->cgroup)) {
+        if (now_ns < cell->close_deadline_ns)
+            return;
+        cgroup_cell_kill(cell->cgroup);
+    }
     cell_free(supervisor, cell);
 }
 

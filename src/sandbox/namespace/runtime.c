@@ -13,6 +13,8 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#define BUILD_LIMIT_SECONDS 600
+
 static const char *const names[] = {[PROTO_PYTHON] = "python", [PROTO_SHELL] = "shell"};
 
 void runtime_init(struct runtime *runtime, enum proto_language language, const char *interpreter)
@@ -101,6 +103,7 @@ NORETURN static void build_in_child(const struct tree_spec *spec, int result_fd)
     struct hutch_error err;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(BUILD_LIMIT_SECONDS);
     if (tree_build(spec, &err) == 0)
         memset(&err, 0, sizeof(err));
     IGNORE_RESULT(write(result_fd, &err, sizeof(err)) != (ssize_t)sizeof(err));
@@ -159,7 +162,7 @@ int runtime_finish(struct supervisor *supervisor, struct runtime *runtime,
     IGNORE_RESULT(waitpid(runtime->build_pid, NULL, 0) < 0);
     runtime->state = RUNTIME_UNKNOWN;
     if (count != (ssize_t)sizeof(result))
-        return err_set(err, HUTCH_ERR_SYSTEM, "the child that builds the tree '%s' died",
+        return err_set(err, HUTCH_ERR_SYSTEM, "the child that builds the tree '%s' died or took over 10 minutes",
                        names[runtime->language]);
     if (result.code != 0) {
         *err = result;

@@ -133,7 +133,7 @@ static void mount_proc(const struct cell_plan *plan)
 {
     if (mount("proc", "root/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         child_fail(plan, CHILD_MOUNT_PROC, errno);
-    if (mkdir(MASK_FOLDER, 0) < 0 || mknod(MASK_FILE, S_IFREG, 0) < 0)
+    if (mkdir(MASK_FOLDER, 0555) < 0 || mknod(MASK_FILE, S_IFREG | 0444, 0) < 0)
         child_fail(plan, CHILD_MASK_PROC, errno);
     for (size_t i = 0; i < ARRAY_LENGTH(masks); i++) {
         if (mount(masks[i].source, masks[i].target, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)

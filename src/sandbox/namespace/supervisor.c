@@ -34,8 +34,10 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #define EVENTS_PER_ROUND 64
+#define SWEEP_AGAIN_NS NS_PER_SECOND     /* where processes of a dead one were still dying */
 #define END_LIMIT_NS (4 * NS_PER_SECOND) /* for taking all cells down at the end */
 
 int supervisor_watch(struct supervisor *supervisor, int fd, enum watch_kind kind, size_t index,
@@ -60,6 +62,21 @@ static void raise_descriptor_limit(void)
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
+}
+
+/* The C library keeps two signals to itself, which posix_spawn does not reset:
+ * an engine that was started with them ignored would hand that on to cells. */
+static void reset_library_signals(void)
+{
+    struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        uint64_t mask;
+    } by_default = {0};
+
+    for (int number = 32; number < SIGRTMIN; number++)
+        syscall(SYS_rt_sigaction, number, &by_default, NULL, sizeof(by_default.mask));
 }
 
 /* A mount namespace of our own: the trees of the cells are attached there, and
@@ -108,8 +125,11 @@ static int open_resources(struct supervisor *supervisor, const char *uid_base,
     supervisor->run_dir = slots_run_dir_open(NULL, err);
     if (supervisor->run_dir < 0)
         return err->code;
-    if (slots_sweep(supervisor->run_dir, err) < 0 ||
-        slots_open(supervisor->run_dir, (uint32_t)base, (uint32_t)count, NULL, &supervisor->slots,
+    int left = slots_sweep(supervisor->run_dir, err);
+    if (left < 0)
+        return err->code;
+    supervisor->sweep_ns = left > 0 ? clock_after_ns(SWEEP_AGAIN_NS) : NO_DEADLINE;
+    if (slots_open(supervisor->run_dir, (uint32_t)base, (uint32_t)count, NULL, &supervisor->slots,
                    err) < 0 ||
         slots_record_create(supervisor->run_dir, &supervisor->record, err) < 0 ||
         cgroup_host_open(&supervisor->record, parent, NULL, &supervisor->cgroups, err) < 0)
@@ -220,12 +240,26 @@ static uint64_t tick_cells(struct supervisor *supervisor)
     return next_ns;
 }
 
+/* What the sweep at the start had to leave; returns when to come again. */
+static uint64_t tick_sweep(struct supervisor *supervisor)
+{
+    struct hutch_error ignored;
+
+    if (clock_now_ns() >= supervisor->sweep_ns)
+        supervisor->sweep_ns = slots_sweep(supervisor->run_dir, &ignored) > 0
+                                   ? clock_after_ns(SWEEP_AGAIN_NS)
+                                   : NO_DEADLINE;
+    return supervisor->sweep_ns;
+}
+
 static void run_loop(struct supervisor *supervisor)
 {
     uint64_t end_ns = NO_DEADLINE;
 
     while (supervisor->control_fd >= 0 || supervisor->cell_count > 0) {
         uint64_t next_ns = tick_cells(supervisor);
+        uint64_t sweep_ns = tick_sweep(supervisor);
+        next_ns = sweep_ns < next_ns ? sweep_ns : next_ns;
         if (supervisor->control_fd < 0) {
             if (end_ns == NO_DEADLINE)
                 end_ns = clock_after_ns(END_LIMIT_NS);
@@ -269,6 +303,7 @@ int main(int argc, char **argv)
         return 1;
     prctl(PR_SET_NAME, "hutch-superv");
     raise_descriptor_limit();
+    reset_library_signals();
     umask(022);
     if (chdir("/") < 0)
         return 1;

@@ -50,6 +50,7 @@ struct supervisor {
     struct slots_record record;
     struct slots *slots;
     struct cgroup_host *cgroups;
+    uint64_t sweep_ns; /* when to sweep again */
     struct sandbox_cell *cells[LIMIT_CELLS];
     size_t cell_count;
 };

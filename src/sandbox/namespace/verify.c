@@ -88,7 +88,7 @@ static bool landlock_denies(const struct cell_plan *plan)
 static bool limits_hold(void)
 {
     struct rlimit core;
-    return getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max == 0;
+    return getrlimit(RLIMIT_CORE, &core) == 0 && core.rlim_max == 1;
 }
 
 static bool root_is_private(const struct cell_plan *plan)

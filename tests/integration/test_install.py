@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+``make install`` as a packager and a user meet it: into a DESTDIR, moved to
+another prefix, compiled against, run, and uninstalled without a trace.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
+
+
+def run(*argv, **keywords):
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120, **keywords)
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    """An installation at another place than the one it was configured for."""
+    staging = tmp_path_factory.mktemp("staging")
+    run("meson", "install", "--no-rebuild", "-C", str(BUILD), "--destdir", str(staging))
+    moved = tmp_path_factory.mktemp("moved") / "place"
+    configured = run("meson", "introspect", str(BUILD), "--buildoptions").stdout
+    assert '"prefix"' in configured
+    (root,) = [path.parent.parent for path in staging.rglob("bin/hutch")]
+    shutil.move(str(root), str(moved))
+    return moved
+
+
+def pkg_config(prefix, *arguments):
+    (folder,) = {path.parent for path in prefix.rglob("libhutch.pc")}
+    environment = dict(os.environ, PKG_CONFIG_PATH=str(folder))
+    answer = run("pkg-config", f"--define-variable=prefix={prefix}", *arguments, "libhutch",
+                 env=environment)
+    return answer.stdout.split()
+
+
+def library_folder(prefix):
+    (path,) = prefix.rglob("libhutch.so")
+    return str(path.parent)
+
+
+def test_the_program_runs_where_it_was_moved_to(prefix):
+    answer = run(str(prefix / "bin" / "hutch"), "run", "-c", "print(2+2)")
+    assert answer.stdout == "4\n"
+
+
+def test_the_example_compiles_and_runs(prefix, tmp_path):
+    program = tmp_path / "run"
+    run("gcc", str(SOURCE / "examples" / "run.c"), *pkg_config(prefix, "--cflags", "--libs"),
+        "-Wall", "-Wextra", "-Werror", "-o", str(program))
+    environment = dict(os.environ, LD_LIBRARY_PATH=library_folder(prefix))
+    answer = run(str(program), "print('out'); 6*7", env=environment)
+    assert answer.stdout == "out\n"
+    assert "exit code 0, no error" in answer.stderr
+    assert "value 42" in answer.stderr
+
+
+def test_the_header_needs_nothing_but_itself(prefix, tmp_path):
+    for compiler, standard, name in (("gcc", "c99", "t.c"), ("g++", "c++11", "t.cpp")):
+        if not shutil.which(compiler):
+            pytest.fail(f"{compiler} is missing")
+        source = tmp_path / name
+        source.write_text('#include <hutch.h>\nint main(void) { return hutch_version() == 0; }\n')
+        run(compiler, f"-std={standard}", "-pedantic", "-Wall", "-Werror",
+            *pkg_config(prefix, "--cflags"), "-c", str(source), "-o", str(tmp_path / "t.o"))
+
+
+def test_uninstall_leaves_nothing(tmp_path):
+    """In a build folder of its own, because uninstall follows the last install."""
+    build = tmp_path / "build"
+    prefix = tmp_path / "prefix"
+    run("meson", "setup", f"--prefix={prefix}", str(build), str(SOURCE))
+    run("ninja", "-C", str(build))
+    run("meson", "install", "-C", str(build))
+    assert (prefix / "bin" / "hutch").exists()
+    assert run(str(prefix / "bin" / "hutch"), "run", "-c", "print(1)").stdout == "1\n"
+    run("ninja", "-C", str(build), "uninstall")
+    assert [path for path in prefix.rglob("*") if not path.is_dir()] == []
