@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands of hutch, and what several of them use. */
+#pragma once
+
+#include "base/attrs.h"
+#include "base/buf.h"
+#include "options.h"
+#include "problem.h"
+
+#include <hutch.h>
+
+extern const struct command run_command;
+extern const struct command doctor_command;
+extern const struct command bench_command;
+extern const struct command version_command;
+extern const struct command help_command;
+
+/* All of them, ended by NULL. */
+extern const struct command *const commands[];
+
+/* The command of that name, or NULL. */
+const struct command *command_find(const char *name);
+
+/* Says that name is no command; returns the exit status. */
+int command_unknown(const char *name);
+
+/* Reads the options of a command whose values are set to their defaults.
+ * Returns -1 to go on; else the command ends with the status returned: its
+ * help was printed, or what is wrong was said. */
+MUST_CHECK int command_begin(const struct command *command, char **argv, void *values);
+
+/* The help of one command, of hutch as a whole, and everything as JSON. */
+void help_command_text(const struct command *command, struct buf *text);
+void help_overview_text(struct buf *text);
+
+/* Makes an engine with the cache folder that the environment asks for. The
+ * engine is the caller's. Returns 0 or a negative code with *problem set. */
+MUST_CHECK int cli_engine_new(const struct settings *settings, hutch_engine **ret_engine,
+                              struct problem *problem);
+
+#define LIMIT_CLI_TEXT_BYTES 65536 /* help, a table of doctor or bench */
