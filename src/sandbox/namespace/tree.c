@@ -293,11 +293,11 @@ static int sweep(int trees, struct hutch_error *err)
     return error;
 }
 
-static void add_helper(struct buf *manifest, const struct tree_spec *spec, const char *name)
+static void append_below(struct buf *manifest, const char *folder, const char *name)
 {
-    char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/%s", spec->helper_dir, name);
-    append_input(manifest, path);
+    auto_buf struct buf path = BUF_MAX(PATH_MAX);
+    buf_appendf(&path, "%s/%s", folder, name);
+    append_input(manifest, buf_text(&path));
 }
 
 /* Writes down what the tree is going to be made of, before it is read, so that
@@ -306,19 +306,18 @@ static int write_down(const struct tree_spec *spec, const struct python_info *py
                       struct buf *manifest, struct hutch_error *err)
 {
     auto_free char *real = realpath(spec->interpreter, NULL);
-    char config[PATH_MAX];
 
     append_header(manifest, spec);
     append_input(manifest, spec->interpreter);
     append_input(manifest, real ? real : spec->interpreter);
-    add_helper(manifest, spec, "hutch-init");
-    add_helper(manifest, spec, "hutch-supervisor"); /* holds the tables of this build */
+    append_below(manifest, spec->helper_dir, "hutch-init");
+    append_below(manifest, spec->helper_dir,
+                 "hutch-supervisor"); /* holds the tables of this build */
     for (const char *const *file = tree_key_files; *file; file++)
         append_input(manifest, *file);
     if (python) {
-        add_helper(manifest, spec, "runner.py");
-        snprintf(config, sizeof(config), "%s/pyvenv.cfg", python->prefix);
-        append_input(manifest, config);
+        append_below(manifest, spec->helper_dir, "runner.py");
+        append_below(manifest, python->prefix, "pyvenv.cfg");
         for (size_t i = 0; i < python->path.count; i++)
             append_input(manifest, python->path.items[i]);
     }
