@@ -50,7 +50,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "hutch: %s\n", err.message);
         return 125;
     }
-    int status = run(engine, argc > 1 ? argv[1] : "print('hello from', __import__('os').getpid())\n6*7");
+    int status =
+        run(engine, argc > 1 ? argv[1] : "print('hello from', __import__('os').getpid())\n6*7");
     hutch_engine_free(engine);
     return status;
 }

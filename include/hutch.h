@@ -129,17 +129,17 @@ typedef struct hutch_engine hutch_engine;
 
 /* What an engine is told at its birth. Zero in a field means its default. */
 struct hutch_engine_options {
-    size_t size;             /* set by hutch_engine_options_init */
-    const char *helper_dir;  /* folder of hutch-supervisor; default: libexec/hutch found
-                                relative to libhutch or to the program */
-    const char *cache_dir;   /* absolute; where cell trees are kept; default
-                                ~/.cache/hutch of the calling user's passwd entry */
-    const char *python;      /* absolute path of the Python interpreter; default /usr/bin/python3 */
-    const char *bash;        /* absolute path of bash; default /bin/bash */
-    const char *cgroup;      /* path below each cgroup hierarchy that cells are made under;
-                                default: the cgroup of this process */
-    uint32_t uid_base;       /* first host uid for cells, as root; default 1879048192 */
-    uint32_t uid_count;      /* how many; 1 to 65536; default 4096 */
+    size_t size;            /* set by hutch_engine_options_init */
+    const char *helper_dir; /* folder of hutch-supervisor; default: libexec/hutch found
+                               relative to libhutch or to the program */
+    const char *cache_dir;  /* absolute; where cell trees are kept; default
+                               ~/.cache/hutch of the calling user's passwd entry */
+    const char *python;     /* absolute path of the Python interpreter; default /usr/bin/python3 */
+    const char *bash;       /* absolute path of bash; default /bin/bash */
+    const char *cgroup;     /* path below each cgroup hierarchy that cells are made under;
+                               default: the cgroup of this process */
+    uint32_t uid_base;      /* first host uid for cells, as root; default 1879048192 */
+    uint32_t uid_count;     /* how many; 1 to 65536; default 4096 */
 };
 
 /* Fills *options with defaults. Cannot fail. */
@@ -231,9 +231,9 @@ HUTCH_PUBLIC void hutch_request_init(struct hutch_request *request);
 
 /* Callbacks and cancelling of one run; all members may be NULL. */
 struct hutch_run_options {
-    size_t size;              /* sizeof(struct hutch_run_options) */
+    size_t size; /* sizeof(struct hutch_run_options) */
     hutch_output_fn on_output;
-    void *user;               /* passed to on_output */
+    void *user; /* passed to on_output */
     hutch_cancel *cancel;
 };
 
@@ -269,9 +269,9 @@ typedef struct hutch_result {
 
     struct hutch_text value; /* the last expression's value as text; data is NULL for none */
 
-    double duration_ms; /* wall time of the run, measured by the supervisor */
-    double queue_ms;    /* wait before the run */
-    double cpu_ms;      /* processor time of all processes of the cell */
+    double duration_ms;         /* wall time of the run, measured by the supervisor */
+    double queue_ms;            /* wait before the run */
+    double cpu_ms;              /* processor time of all processes of the cell */
     uint64_t peak_memory_bytes; /* of all processes of the cell; 0 where the kernel does not say */
 
     const char *backend;  /* "namespace"; static */

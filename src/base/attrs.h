@@ -14,10 +14,10 @@
 #define NORETURN __attribute__((noreturn))
 
 /* Looks at a result on purpose and drops it; gcc warns of a cast to void. */
-#define IGNORE_RESULT(expression)                  \
-    do {                                           \
-        if ((expression) != 0) { /* by intention */ \
-        }                                          \
+#define IGNORE_RESULT(expression)                                                                  \
+    do {                                                                                           \
+        if ((expression) != 0) { /* by intention */                                                \
+        }                                                                                          \
     } while (0)
 
 #define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
@@ -51,9 +51,9 @@ static inline int take_fd_(int *fd)
     return taken;
 }
 #define TAKE_FD(fd) take_fd_(&(fd))
-#define TAKE_POINTER(pointer)                           \
-    __extension__({                                     \
-        __typeof__(pointer) taken_pointer_ = (pointer); \
-        (pointer) = NULL;                               \
-        taken_pointer_;                                 \
+#define TAKE_POINTER(pointer)                                                                      \
+    __extension__({                                                                                \
+        __typeof__(pointer) taken_pointer_ = (pointer);                                            \
+        (pointer) = NULL;                                                                          \
+        taken_pointer_;                                                                            \
     })

@@ -23,10 +23,17 @@ static char code[WIRE_MAX_RUN];
 static char env_text[WIRE_MAX_ENV];
 static const char *env_pointers[ENV_POINTERS + 1];
 
-/* bash itself reports an interpreter that is missing, and names it. */
+/* A program with a first line of its own is exec'd as a file. When that line
+ * names an interpreter that is not there, the kernel says no more than that
+ * something is missing; this says what. */
+#define EXEC_SCRIPT                                                                                \
+    "IFS= read -r line <\"$0\"\n"                                                                  \
+    "read -r line rest <<<\"${line#'#!'}\"\n"                                                      \
+    "[ -e \"$line\" ] || { echo \"$0: $line: no such interpreter\" >&2; exit 127; }\n"             \
+    "exec \"$0\"\n"
 static char script_path[64];
 static const char *const run_by_bash[] = {"/bin/bash", script_path, NULL};
-static const char *const run_by_first_line[] = {"/bin/bash", "-c", "exec \"$0\"", script_path, NULL};
+static const char *const run_by_first_line[] = {"/bin/bash", "-c", EXEC_SCRIPT, script_path, NULL};
 
 static int read_all(int fd, void *data, size_t length)
 {

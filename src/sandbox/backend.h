@@ -62,8 +62,8 @@ struct backend_ops {
     const char *name; /* "namespace" */
 
     /* Starts a cell; returns before it runs. An error is always "not started". */
-    int (*cell_start)(struct backend *backend, const struct cell_spec *spec,
-                      struct cell **ret_cell, struct hutch_error *err);
+    int (*cell_start)(struct backend *backend, const struct cell_spec *spec, struct cell **ret_cell,
+                      struct hutch_error *err);
 
     /* Queues one frame for the runner; data is borrowed until the cell is
      * freed. It travels while cell_next_event waits. */

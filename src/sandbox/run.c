@@ -91,8 +91,7 @@ static void take_report(struct run *run, const struct cell_event *event)
     } else {
         buf_clear(&run->claim_text);
         buf_append(&run->claim_text, event->data, event->length);
-        claim_parse(&run->claim, run->claim_text.data, run->claim_text.length,
-                    event->report_flags);
+        claim_parse(&run->claim, run->claim_text.data, run->claim_text.length, event->report_flags);
     }
 }
 

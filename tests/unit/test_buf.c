@@ -61,8 +61,7 @@ static void reads_files_within_the_maximum(void **state)
 
     assert_int_equal(buf_read_file(&large, AT_FDCWD, "/proc/self/status", &err), 0);
     assert_non_null(strstr(large.data, "Pid:"));
-    assert_int_equal(buf_read_file(&small, AT_FDCWD, "/proc/self/status", &err),
-                     HUTCH_ERR_INVALID);
+    assert_int_equal(buf_read_file(&small, AT_FDCWD, "/proc/self/status", &err), HUTCH_ERR_INVALID);
     assert_string_equal(err.message, "'/proc/self/status': longer than 100 bytes");
     assert_int_equal(buf_read_file(&large, AT_FDCWD, "/no/such", &err), HUTCH_ERR_SYSTEM);
     assert_int_equal(err.sys_errno, ENOENT);

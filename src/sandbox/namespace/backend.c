@@ -381,15 +381,16 @@ static void take_exit(struct cell *cell, const struct proto_event *event,
     cell->drain_deadline_ns = clock_after_ns(DRAIN_SECONDS * NS_PER_SECOND);
     *ret_event = (struct cell_event){
         .type = CELL_EXITED,
-        .exit = {
-            .end = end_of(event->end),
-            .wait_status = event->wait_status,
-            .duration_ns = event->duration_ns,
-            .cpu_ns = event->cpu_ns,
-            .peak_memory_bytes = event->peak_memory_bytes,
-            .oom_kills = event->oom_kills,
-            .process_limit_hits = event->process_limit_hits,
-        },
+        .exit =
+            {
+                .end = end_of(event->end),
+                .wait_status = event->wait_status,
+                .duration_ns = event->duration_ns,
+                .cpu_ns = event->cpu_ns,
+                .peak_memory_bytes = event->peak_memory_bytes,
+                .oom_kills = event->oom_kills,
+                .process_limit_hits = event->process_limit_hits,
+            },
     };
 }
 
@@ -561,8 +562,8 @@ static const struct backend_ops namespace_ops = {
     .free = namespace_free,
 };
 
-int namespace_backend_new(const struct hutch_engine_options *options,
-                          struct backend **ret_backend, struct hutch_error *err)
+int namespace_backend_new(const struct hutch_engine_options *options, struct backend **ret_backend,
+                          struct hutch_error *err)
 {
     struct namespace_backend *backend = calloc(1, sizeof(*backend));
     if (!backend)

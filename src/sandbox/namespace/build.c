@@ -14,9 +14,9 @@
 #include "sandbox/layers.h"
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <string.h>
-#include <linux/sched.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 
@@ -37,9 +37,9 @@ struct build {
 static void build_done(struct build *build)
 {
     int *const fds[] = {
-        &build->report[0],  &build->report[1],   &build->ready[0],    &build->ready[1],
-        &build->mapped[0],  &build->mapped[1],   &build->lifeline[0], &build->lifeline[1],
-        &build->tree_fd,
+        &build->report[0],   &build->report[1],   &build->ready[0],
+        &build->ready[1],    &build->mapped[0],   &build->mapped[1],
+        &build->lifeline[0], &build->lifeline[1], &build->tree_fd,
     };
     for (size_t i = 0; i < ARRAY_LENGTH(fds); i++) {
         if (*fds[i] >= 0)
@@ -102,7 +102,7 @@ static void plan_environment(struct cell_plan *plan, unsigned cpus)
 {
     static const char *const fixed[] = {
         "PATH=/usr/local/bin:/usr/bin:/bin",
-        "HOME=" CELL_HOME,
+        ("HOME=" CELL_HOME),
         "TMPDIR=/tmp",
         "USER=user",
         "LOGNAME=user",
@@ -137,8 +137,7 @@ static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
     plan->argv[count] = NULL;
 }
 
-static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell,
-                      struct build *build)
+static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build)
 {
     struct cell_plan *plan = &build->plan;
     unsigned cpus = choose_cpus(supervisor, cell);
@@ -210,8 +209,7 @@ static int make_cgroup(struct supervisor *supervisor, struct sandbox_cell *cell,
         return err->code;
     cell->layers |= cgroup_cell_layers(cell->cgroup);
     bool born_inside = cgroup_cell_clone_fd(cell->cgroup) >= 0;
-    build->plan.join_count =
-        cgroup_cell_join_fds(cell->cgroup, born_inside, build->plan.join_fds);
+    build->plan.join_count = cgroup_cell_join_fds(cell->cgroup, born_inside, build->plan.join_fds);
     return 0;
 }
 
@@ -277,15 +275,15 @@ static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell
                         struct build *build)
 {
     plan_namespaces(supervisor, cell, &build->plan);
-    pid_t pid = clone_child(supervisor->namespaces, cgroup_cell_clone_fd(cell->cgroup),
-                            &cell->init_pidfd);
+    pid_t pid =
+        clone_child(supervisor->namespaces, cgroup_cell_clone_fd(cell->cgroup), &cell->init_pidfd);
     if (pid == 0)
         setup_child(&build->plan);
     return pid;
 }
 
-static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell,
-                      struct build *build, struct hutch_error *err)
+static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
+                      struct hutch_error *err)
 {
     pid_t pid = clone_init(supervisor, cell, build);
     if (pid < 0 && (errno == EPERM || errno == EINVAL || errno == ENOSPC)) {
@@ -306,8 +304,8 @@ static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell,
 
 /* The clone lands in the cell's pid namespace; the supervisor itself never
  * leaves its own. */
-static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell,
-                     struct build *build, struct hutch_error *err)
+static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
+                     struct hutch_error *err)
 {
     build->plan.init_pidfd = cell->init_pidfd;
     if (setns(cell->init_pidfd, CLONE_NEWPID) < 0)
@@ -329,10 +327,8 @@ static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell,
 static int watch_cell(struct supervisor *supervisor, struct sandbox_cell *cell,
                       struct hutch_error *err)
 {
-    if (supervisor_watch(supervisor, cell->report_fd, WATCH_CELL_REPORT, cell->index,
-                         err) < 0 ||
-        supervisor_watch(supervisor, cell->init_pidfd, WATCH_CELL_INIT, cell->index, err) <
-            0 ||
+    if (supervisor_watch(supervisor, cell->report_fd, WATCH_CELL_REPORT, cell->index, err) < 0 ||
+        supervisor_watch(supervisor, cell->init_pidfd, WATCH_CELL_INIT, cell->index, err) < 0 ||
         supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, err) < 0)
         return err->code;
     int oom_fd = cgroup_cell_oom_fd(cell->cgroup);
@@ -342,24 +338,23 @@ static int watch_cell(struct supervisor *supervisor, struct sandbox_cell *cell,
     return 0;
 }
 
-static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell,
-                      struct build *build, struct hutch_error *err)
+static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
+                      struct hutch_error *err)
 {
     const struct runtime *runtime = &supervisor->runtimes[cell->start.language];
 
     if (open_pipes(build, err) < 0 || take_uid(supervisor, cell, err) < 0 ||
         make_cgroup(supervisor, cell, build, err) < 0)
         return err->code;
-    build->tree_fd =
-        open_tree(runtime->mount_fd, "",
-                      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
+    build->tree_fd = open_tree(runtime->mount_fd, "",
+                               OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
     if (build->tree_fd < 0)
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "clone the cell's tree");
     plan_cell(supervisor, cell, build);
     if (start_init(supervisor, cell, build, err) < 0 || start_run(supervisor, cell, build, err) < 0)
         return err->code;
     cgroup_cell_joined(cell->cgroup); /* the children have their own copies */
-    cell->layers = 0;                  /* until they confirm */
+    cell->layers = 0;                 /* until they confirm */
     cell->report_fd = TAKE_FD(build->report[0]);
     cell->lifeline_fd = TAKE_FD(build->lifeline[1]);
     return watch_cell(supervisor, cell, err);

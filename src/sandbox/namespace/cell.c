@@ -313,9 +313,9 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     if (cell->state == CELL_STARTING) {
         struct hutch_error error;
-        err_set(&error, HUTCH_ERR_ISOLATION, cell->end == PROTO_END_TIMEOUT
-                    ? "the cell was not ready within the time limit"
-                    : "the cell died while it was made");
+        err_set(&error, HUTCH_ERR_ISOLATION,
+                cell->end == PROTO_END_TIMEOUT ? "the cell was not ready within the time limit"
+                                               : "the cell died while it was made");
         fail(supervisor, cell, &error);
         return;
     }
@@ -397,7 +397,6 @@ void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_
 
 uint64_t cell_next_tick(const struct sandbox_cell *cell)
 {
-    bool waits_for_rmdir =
-        cell->state == CELL_CLOSING && cell->init_pid == 0 && cell->run_pid == 0;
+    bool waits_for_rmdir = cell->state == CELL_CLOSING && cell->init_pid == 0 && cell->run_pid == 0;
     return waits_for_rmdir ? clock_after_ns(CLOSE_RETRY_NS) : cell->deadline_ns;
 }

@@ -30,7 +30,7 @@ struct sandbox_cell {
     uint32_t layers;
     uint64_t begin_ns, deadline_ns;
     uint64_t close_deadline_ns;
-    enum proto_end end; /* why we killed it */
+    enum proto_end end;       /* why we killed it */
     struct hutch_error error; /* code != 0: it failed to start */
 };
 

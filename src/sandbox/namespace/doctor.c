@@ -233,9 +233,10 @@ static json_t *report_cgroups(const struct cgroup_host *cgroups)
 {
     json_t *controllers = json_object();
 
-    for (int i = 0; cgroups && i < CGROUP_CONTROLLERS; i++) {
-        const struct cgroup_hierarchy *hierarchy = cgroup_host_find(cgroups, i);
-        json_object_set_new(controllers, cgroup_controller_name(i),
+    for (unsigned i = 0; cgroups && i < CGROUP_CONTROLLERS; i++) {
+        enum cgroup_controller controller = (enum cgroup_controller)i;
+        const struct cgroup_hierarchy *hierarchy = cgroup_host_find(cgroups, controller);
+        json_object_set_new(controllers, cgroup_controller_name(controller),
                             hierarchy ? json_string(hierarchy->v2 ? "v2" : "v1") : json_null());
     }
     return json_pack("{s:s, s:o}", "layout", cgroup_layout(cgroups), "controllers", controllers);
@@ -248,16 +249,15 @@ static json_t *make_report(const struct helper_options *options, uint32_t layers
 
     if (failure)
         diagnose_namespaces(&diagnosis);
-    return json_pack(
-        "{s:s, s:b, s:o, s:o, s:[{s:s, s:b, s:o}], s:o, s:[o, o], s:o}", "version",
-        hutch_version(), "can_run", !failure, "reason",
-        text_or_null(failure ? failure->message : NULL), "mend", text_or_null(diagnosis.mend),
-        "backends", "name", "namespace", "available", !failure, "reason",
-        text_or_null(failure ? failure->message : NULL), "layers",
-        report_layers(layers, resources), "runtimes",
-        report_runtime("python", options->python, "python3"),
-        report_runtime("shell", options->bash, "bash"), "cgroup",
-        report_cgroups(resources->cgroups));
+    return json_pack("{s:s, s:b, s:o, s:o, s:[{s:s, s:b, s:o}], s:o, s:[o, o], s:o}", "version",
+                     hutch_version(), "can_run", !failure, "reason",
+                     text_or_null(failure ? failure->message : NULL), "mend",
+                     text_or_null(diagnosis.mend), "backends", "name", "namespace", "available",
+                     !failure, "reason", text_or_null(failure ? failure->message : NULL), "layers",
+                     report_layers(layers, resources), "runtimes",
+                     report_runtime("python", options->python, "python3"),
+                     report_runtime("shell", options->bash, "bash"), "cgroup",
+                     report_cgroups(resources->cgroups));
 }
 
 int doctor_report(const struct helper_options *options, uint32_t layers,

@@ -40,8 +40,10 @@ static int copy_text(const char *field, const char *given, const char *fallback,
 {
     const char *text = given ? given : fallback;
     if (given && (strlen(given) >= PATH_MAX || (absolute && given[0] != '/')))
-        return err_set(err, HUTCH_ERR_INVALID, "%s: '%.80s' is not an absolute path of at most %d "
-                       "bytes", field, given, PATH_MAX - 1);
+        return err_set(err, HUTCH_ERR_INVALID,
+                       "%s: '%.80s' is not an absolute path of at most %d "
+                       "bytes",
+                       field, given, PATH_MAX - 1);
     char *copy = strdup(text);
     if (!copy)
         return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
@@ -119,13 +121,13 @@ static int fill_options(const struct hutch_engine_options *given, struct helper_
         copy_text("bash", given->bash, DEFAULT_BASH, true, &options->bash, err) < 0 ||
         copy_text("cgroup", given->cgroup, "", false, &options->cgroup, err) < 0)
         return err->code;
-    if (given->cache_dir ? copy_text("cache_dir", given->cache_dir, NULL, true,
-                                     &options->cache_dir, err) < 0
-                         : default_cache_dir(&options->cache_dir, err) < 0)
+    if (given->cache_dir
+            ? copy_text("cache_dir", given->cache_dir, NULL, true, &options->cache_dir, err) < 0
+            : default_cache_dir(&options->cache_dir, err) < 0)
         return err->code;
-    return given->helper_dir ? copy_text("helper_dir", given->helper_dir, NULL, true,
-                                         &options->helper_dir, err)
-                             : find_helper_dir(&options->helper_dir, err);
+    return given->helper_dir
+               ? copy_text("helper_dir", given->helper_dir, NULL, true, &options->helper_dir, err)
+               : find_helper_dir(&options->helper_dir, err);
 }
 
 int helper_options_init(const struct hutch_engine_options *given,
@@ -187,8 +189,8 @@ static int spawn_prepared(const char *path, char *const *argv, int control_fd, i
     sigfillset(&all);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                              POSIX_SPAWN_SETSID);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
     if (error == 0)
         error = posix_spawn_file_actions_adddup2(&actions, 0, 1);

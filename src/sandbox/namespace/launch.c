@@ -46,7 +46,8 @@ static void enter_cell(const struct cell_plan *plan)
         child_fail(plan, CHILD_JOIN_CGROUP, -error);
     unsigned cgroup_ns = plan->cgroup_ns ? CLONE_NEWCGROUP : 0;
     /* The pid namespace was entered by clone. */
-    if (setns(plan->init_pidfd, (int)((plan->namespaces & ~(unsigned)CLONE_NEWPID) | cgroup_ns)) < 0)
+    if (setns(plan->init_pidfd, (int)((plan->namespaces & ~(unsigned)CLONE_NEWPID) | cgroup_ns)) <
+        0)
         child_fail(plan, CHILD_ENTER, errno);
     child_set_ids(plan);
     if (chroot("/root") < 0 || chdir(CELL_HOME) < 0)

@@ -69,8 +69,8 @@ struct cell_plan {
     uint64_t own_root;
 
     cpu_set_t cpus;
-    char cpu_dir[24];        /* "cpu/2": what /sys/devices/system/cpu shows; "" for one cpu */
-    char tmpfs_options[96];  /* of the cell's one tmpfs */
+    char cpu_dir[24];       /* "cpu/2": what /sys/devices/system/cpu shows; "" for one cpu */
+    char tmpfs_options[96]; /* of the cell's one tmpfs */
     struct plan_rlimit rlimits[PLAN_RLIMITS];
     const char *argv[PLAN_ARG_MAX + 1];
     const char *envp[PLAN_ENV_MAX + 1];
@@ -78,37 +78,37 @@ struct cell_plan {
 };
 
 /* What can go wrong in a child, in the words of the error message. */
-#define CHILD_STEPS(STEP)                                            \
-    STEP(CHILD_READY, "ready")                                       \
-    STEP(CHILD_WAIT_MAP, "wait for the uid map")                     \
-    STEP(CHILD_JOIN_CGROUP, "join the cell's cgroup")                \
-    STEP(CHILD_CGROUP_NS, "unshare the cgroup namespace")            \
-    STEP(CHILD_SET_IDS, "become the cell's user")                    \
-    STEP(CHILD_MOVE_TREE, "attach the cell's tree")                  \
-    STEP(CHILD_PIVOT, "pivot_root into the cell's tree")             \
-    STEP(CHILD_MOUNT_TMPFS, "mount the cell's tmpfs")                \
-    STEP(CHILD_MAKE_DIR, "make a folder of the cell's tmpfs")        \
-    STEP(CHILD_BIND, "bind a folder of the cell")                    \
-    STEP(CHILD_MOUNT_PROC, "mount proc")                             \
-    STEP(CHILD_MASK_PROC, "hide a file of proc")                     \
-    STEP(CHILD_DETACH, "detach the host's file tree")                \
-    STEP(CHILD_HOSTNAME, "set the cell's host name")                 \
-    STEP(CHILD_LOOPBACK, "bring the loopback interface up")          \
-    STEP(CHILD_DROP_CAPS, "drop all capabilities")                   \
-    STEP(CHILD_NO_NEW_PRIVS, "set no_new_privs")                     \
-    STEP(CHILD_SECCOMP, "load the system call filter")               \
-    STEP(CHILD_DEATH_SIGNAL, "tie the child to the supervisor")      \
-    STEP(CHILD_EXEC_INIT, "exec hutch-init")                         \
-    STEP(CHILD_WAIT_READY, "wait for hutch-init")                    \
-    STEP(CHILD_ENTER, "enter the cell's namespaces")                 \
-    STEP(CHILD_CHROOT, "enter the cell's root")                      \
-    STEP(CHILD_DESCRIPTORS, "place the descriptors")                 \
-    STEP(CHILD_AFFINITY, "set the allowed processors")               \
-    STEP(CHILD_RLIMIT, "set a resource limit")                       \
-    STEP(CHILD_SESSION, "start a process session")                   \
-    STEP(CHILD_LANDLOCK, "apply the Landlock rules")                 \
-    STEP(CHILD_REQUIRE, "required layer")                            \
-    STEP(CHILD_SCRIPT, "receive the program")                        \
+#define CHILD_STEPS(STEP)                                                                          \
+    STEP(CHILD_READY, "ready")                                                                     \
+    STEP(CHILD_WAIT_MAP, "wait for the uid map")                                                   \
+    STEP(CHILD_JOIN_CGROUP, "join the cell's cgroup")                                              \
+    STEP(CHILD_CGROUP_NS, "unshare the cgroup namespace")                                          \
+    STEP(CHILD_SET_IDS, "become the cell's user")                                                  \
+    STEP(CHILD_MOVE_TREE, "attach the cell's tree")                                                \
+    STEP(CHILD_PIVOT, "pivot_root into the cell's tree")                                           \
+    STEP(CHILD_MOUNT_TMPFS, "mount the cell's tmpfs")                                              \
+    STEP(CHILD_MAKE_DIR, "make a folder of the cell's tmpfs")                                      \
+    STEP(CHILD_BIND, "bind a folder of the cell")                                                  \
+    STEP(CHILD_MOUNT_PROC, "mount proc")                                                           \
+    STEP(CHILD_MASK_PROC, "hide a file of proc")                                                   \
+    STEP(CHILD_DETACH, "detach the host's file tree")                                              \
+    STEP(CHILD_HOSTNAME, "set the cell's host name")                                               \
+    STEP(CHILD_LOOPBACK, "bring the loopback interface up")                                        \
+    STEP(CHILD_DROP_CAPS, "drop all capabilities")                                                 \
+    STEP(CHILD_NO_NEW_PRIVS, "set no_new_privs")                                                   \
+    STEP(CHILD_SECCOMP, "load the system call filter")                                             \
+    STEP(CHILD_DEATH_SIGNAL, "tie the child to the supervisor")                                    \
+    STEP(CHILD_EXEC_INIT, "exec hutch-init")                                                       \
+    STEP(CHILD_WAIT_READY, "wait for hutch-init")                                                  \
+    STEP(CHILD_ENTER, "enter the cell's namespaces")                                               \
+    STEP(CHILD_CHROOT, "enter the cell's root")                                                    \
+    STEP(CHILD_DESCRIPTORS, "place the descriptors")                                               \
+    STEP(CHILD_AFFINITY, "set the allowed processors")                                             \
+    STEP(CHILD_RLIMIT, "set a resource limit")                                                     \
+    STEP(CHILD_SESSION, "start a process session")                                                 \
+    STEP(CHILD_LANDLOCK, "apply the Landlock rules")                                               \
+    STEP(CHILD_REQUIRE, "required layer")                                                          \
+    STEP(CHILD_SCRIPT, "receive the program")                                                      \
     STEP(CHILD_EXEC, "exec the interpreter")
 
 enum child_step {
@@ -121,8 +121,8 @@ enum child_step {
  * or the step that failed. The end of the pipe means that both children have
  * exec'd. */
 struct child_report {
-    uint32_t step;  /* enum child_step */
-    int32_t error;  /* errno */
+    uint32_t step; /* enum child_step */
+    int32_t error; /* errno */
     uint32_t layers;
 };
 

@@ -35,7 +35,13 @@ enum proto_language { PROTO_PYTHON, PROTO_SHELL, PROTO_LANGUAGE_COUNT };
 
 /* Descriptors that travel with proto_start, in this order. stdin only when
  * has_stdin is set. */
-enum proto_fd { PROTO_FD_EVENTS, PROTO_FD_STDOUT, PROTO_FD_STDERR, PROTO_FD_CHANNEL, PROTO_FD_STDIN };
+enum proto_fd {
+    PROTO_FD_EVENTS,
+    PROTO_FD_STDOUT,
+    PROTO_FD_STDERR,
+    PROTO_FD_CHANNEL,
+    PROTO_FD_STDIN
+};
 #define PROTO_FDS_MAX 5
 
 enum proto_start_kind {
@@ -74,10 +80,10 @@ struct proto_event {
     uint32_t type;
     uint32_t layers;
     /* EXITED only */
-    uint32_t end;             /* enum proto_end */
-    int32_t wait_status;      /* as of waitpid */
-    uint64_t duration_ns;     /* from the start of the interpreter to its end */
-    uint64_t cpu_ns;          /* of all processes of the cell */
+    uint32_t end;         /* enum proto_end */
+    int32_t wait_status;  /* as of waitpid */
+    uint64_t duration_ns; /* from the start of the interpreter to its end */
+    uint64_t cpu_ns;      /* of all processes of the cell */
     uint64_t peak_memory_bytes;
     uint64_t oom_kills;
     uint64_t process_limit_hits;

@@ -55,11 +55,10 @@ static int attach(struct runtime *runtime, struct hutch_error *err)
 
     if (!runtime->tree.has_devices)
         flags |= MS_NODEV;
-    runtime->mount_fd = open_tree(runtime->tree.fd, "",
-                                      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-    if (runtime->mount_fd < 0 ||
-        move_mount(runtime->mount_fd, "", runtime->tree.fd, "",
-                   MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+    runtime->mount_fd =
+        open_tree(runtime->tree.fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    if (runtime->mount_fd < 0 || move_mount(runtime->mount_fd, "", runtime->tree.fd, "",
+                                            MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "mount the tree '%s'",
                          runtime->tree.path);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", runtime->mount_fd);
@@ -137,8 +136,7 @@ static int start_build(struct supervisor *supervisor, struct runtime *runtime,
     return err->code;
 }
 
-int runtime_prepare(struct supervisor *supervisor, struct runtime *runtime,
-                    struct hutch_error *err)
+int runtime_prepare(struct supervisor *supervisor, struct runtime *runtime, struct hutch_error *err)
 {
     switch (runtime->state) {
     case RUNTIME_READY:
@@ -152,8 +150,7 @@ int runtime_prepare(struct supervisor *supervisor, struct runtime *runtime,
     return found != 0 ? found : start_build(supervisor, runtime, err);
 }
 
-int runtime_finish(struct supervisor *supervisor, struct runtime *runtime,
-                   struct hutch_error *err)
+int runtime_finish(struct supervisor *supervisor, struct runtime *runtime, struct hutch_error *err)
 {
     struct hutch_error result;
     ssize_t count = read(runtime->build_fd, &result, sizeof(result));
@@ -162,7 +159,8 @@ int runtime_finish(struct supervisor *supervisor, struct runtime *runtime,
     IGNORE_RESULT(waitpid(runtime->build_pid, NULL, 0) < 0);
     runtime->state = RUNTIME_UNKNOWN;
     if (count != (ssize_t)sizeof(result))
-        return err_set(err, HUTCH_ERR_SYSTEM, "the child that builds the tree '%s' died or took over 10 minutes",
+        return err_set(err, HUTCH_ERR_SYSTEM,
+                       "the child that builds the tree '%s' died or took over 10 minutes",
                        names[runtime->language]);
     if (result.code != 0) {
         *err = result;
@@ -170,7 +168,9 @@ int runtime_finish(struct supervisor *supervisor, struct runtime *runtime,
     }
     int found = find(supervisor, runtime, err);
     if (found == 0)
-        return err_set(err, HUTCH_ERR_SYSTEM, "the host's files changed while the tree '%s' was "
-                       "built; try again", names[runtime->language]);
+        return err_set(err, HUTCH_ERR_SYSTEM,
+                       "the host's files changed while the tree '%s' was "
+                       "built; try again",
+                       names[runtime->language]);
     return found < 0 ? found : 0;
 }

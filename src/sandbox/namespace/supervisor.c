@@ -270,8 +270,8 @@ static void run_loop(struct supervisor *supervisor)
                 return;
         }
         struct epoll_event events[EVENTS_PER_ROUND];
-        int count = epoll_wait(supervisor->epoll_fd, events, EVENTS_PER_ROUND,
-                               clock_poll_timeout(next_ns));
+        int count =
+            epoll_wait(supervisor->epoll_fd, events, EVENTS_PER_ROUND, clock_poll_timeout(next_ns));
         for (int i = 0; i < count; i++)
             handle_event(supervisor, events[i].data.u64);
     }

@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "base/error.h"
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/limits.h"
 #include "cgroup.h"
 #include "proto.h"
@@ -28,7 +28,7 @@ struct runtime {
     struct tree tree;
     int mount_fd; /* the tree as mounted in the supervisor's mount namespace */
     pid_t build_pid;
-    int build_fd;   /* struct hutch_error of the building child */
+    int build_fd; /* struct hutch_error of the building child */
 };
 
 struct supervisor {
@@ -42,7 +42,7 @@ struct supervisor {
     unsigned namespaces; /* CLONE_NEW* flags that every cell gets */
     bool cgroup_ns;
     int landlock_abi;
-    cpu_set_t cpus;      /* that we may hand out */
+    cpu_set_t cpus; /* that we may hand out */
     unsigned cpu_count;
     unsigned cpu_load[CPU_SETSIZE]; /* cells on each */
     struct runtime runtimes[PROTO_LANGUAGE_COUNT];

@@ -20,9 +20,9 @@ static const struct {
     uint32_t layer;
     const char *path;
 } namespaces[PLAN_NAMESPACES] = {
-    {HUTCH_LAYER_USER_NS, "/proc/self/ns/user"}, {HUTCH_LAYER_PID_NS, "/proc/self/ns/pid"},
-    {HUTCH_LAYER_MOUNT_NS, "/proc/self/ns/mnt"}, {HUTCH_LAYER_NET_NS, "/proc/self/ns/net"},
-    {HUTCH_LAYER_IPC_NS, "/proc/self/ns/ipc"},   {HUTCH_LAYER_UTS_NS, "/proc/self/ns/uts"},
+    {HUTCH_LAYER_USER_NS, "/proc/self/ns/user"},     {HUTCH_LAYER_PID_NS, "/proc/self/ns/pid"},
+    {HUTCH_LAYER_MOUNT_NS, "/proc/self/ns/mnt"},     {HUTCH_LAYER_NET_NS, "/proc/self/ns/net"},
+    {HUTCH_LAYER_IPC_NS, "/proc/self/ns/ipc"},       {HUTCH_LAYER_UTS_NS, "/proc/self/ns/uts"},
     {HUTCH_LAYER_CGROUP_NS, "/proc/self/ns/cgroup"},
 };
 
@@ -81,8 +81,7 @@ static bool filter_answers(void)
  * applied the rules has to do. */
 static bool landlock_denies(const struct cell_plan *plan)
 {
-    return plan->landlock_abi > 0 &&
-           (plan->landlock_abi < 6 || (kill(1, 0) < 0 && errno == EPERM));
+    return plan->landlock_abi > 0 && (plan->landlock_abi < 6 || (kill(1, 0) < 0 && errno == EPERM));
 }
 
 static bool limits_hold(void)

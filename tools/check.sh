@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every test of the project, in three builds:
+#   build-check   gcc, warnings are errors; all suites
+#   build-asan    gcc with ASan and UBSan; the unit and escape suites
+#   build-clang   clang, warnings are errors; no tests, it has to build
+# The last line is the total; the exit status says whether all is well.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+unset CC CFLAGS CPPFLAGS LDFLAGS PYTHONHOME PYTHONPATH VIRTUAL_ENV
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
+export ASAN_OPTIONS=halt_on_error=1:abort_on_error=1
+export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
+
+logs=build-logs
+rm -rf $logs build-check/junit build-{check,asan}/meson-logs/testlog.json
+mkdir -p $logs
+
+# step NAME COMMAND...: one line of TAP in steps.tap; the output, when it fails
+step() {
+    local name=$1 log=$logs/${1// /-}.log start=$SECONDS verdict=ok
+    shift
+    if ! "$@" >"$log" 2>&1 </dev/null; then
+        verdict='not ok'
+        tail -n 60 "$log"
+    fi
+    echo "$verdict - $name" >>$logs/steps.tap
+    echo "$verdict - $name ($((SECONDS - start)) s)"
+    [ "$verdict" = ok ]
+}
+
+# build DIR OPTION...: anew where the folder that is there is of no use
+build() {
+    local dir=$1
+    shift
+    if ! [ -e "$dir/build.ninja" ] || ! meson setup --reconfigure "$dir" "$@"; then
+        rm -rf "$dir"
+        meson setup "$dir" "$@" || return
+    fi
+    ninja -C "$dir"
+}
+
+tests() {
+    local dir=$1 start=$SECONDS
+    shift
+    meson test -C "$dir" --no-rebuild --print-errorlogs "$@" </dev/null
+    echo "tests of $dir: $((SECONDS - start)) s"
+}
+
+suites=()
+if ! tools/packages.sh build run check; then
+    echo 'not ok - install packages' >>$logs/steps.tap
+else
+    step 'build with gcc' build build-check --werror -Dtests=enabled && {
+        tests build-check
+        suites+=(build-check)
+    }
+    step 'build with sanitizers' build build-asan -Dtests=enabled -Db_sanitize=address,undefined && {
+        tests build-asan --suite unit --suite escape
+        suites+=(build-asan)
+    }
+    CC=clang-14 step 'build with clang' build build-clang --werror -Dtests=enabled
+fi
+/usr/bin/python3 tools/totals.py tests/skips.txt $logs/steps.tap "${suites[@]}"
