@@ -31,7 +31,7 @@
 struct build {
     struct cell_plan plan;
     int report[2], ready[2], mapped[2], lifeline[2];
-    int tree_fd;
+    int mount_ns_fd;
 };
 
 static void build_done(struct build *build)
@@ -39,7 +39,7 @@ static void build_done(struct build *build)
     int *const fds[] = {
         &build->report[0],   &build->report[1],   &build->ready[0],
         &build->ready[1],    &build->mapped[0],   &build->mapped[1],
-        &build->lifeline[0], &build->lifeline[1], &build->tree_fd,
+        &build->lifeline[0], &build->lifeline[1], &build->mount_ns_fd,
     };
     for (size_t i = 0; i < ARRAY_LENGTH(fds); i++) {
         if (*fds[i] >= 0)
@@ -126,7 +126,8 @@ static void plan_environment(struct cell_plan *plan, unsigned cpus)
 
 static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
 {
-    static const char *const python[] = {"-I", "-B", "-X", "utf8", "/usr/lib/hutch/runner.pyc"};
+    static const char *const python[] = {
+        "-I", "-B", "-X", "utf8", "/usr/lib/hutch/runner.pyc", CELL_PROGRAM};
     size_t count = 0;
 
     plan->argv[count++] = runtime->interpreter;
@@ -164,7 +165,6 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
     plan->mapped_fds[0] = build->mapped[0];
     plan->mapped_fds[1] = build->mapped[1];
     plan->lifeline_fd = build->lifeline[0];
-    plan->tree_fd = build->tree_fd;
     plan->stdin_fd = cell->fds[PROTO_FD_STDIN];
     plan->stdout_fd = cell->fds[PROTO_FD_STDOUT];
     plan->stderr_fd = cell->fds[PROTO_FD_STDERR];
@@ -271,14 +271,21 @@ static void plan_namespaces(struct supervisor *supervisor, struct sandbox_cell *
     }
 }
 
+/* The clone starts out in the mount namespace of its runtime. */
 static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell,
                         struct build *build)
 {
     plan_namespaces(supervisor, cell, &build->plan);
+    if (setns(supervisor->runtimes[cell->start.language].mount_ns_fd, CLONE_NEWNS) < 0)
+        return -1;
     pid_t pid =
         clone_child(supervisor->namespaces, cgroup_cell_clone_fd(cell->cgroup), &cell->init_pidfd);
     if (pid == 0)
         setup_child(&build->plan);
+    int error = errno;
+    if (setns(supervisor->mount_ns_fd, CLONE_NEWNS) < 0)
+        abort(); /* nothing that follows would be where it thinks it is */
+    errno = error;
     return pid;
 }
 
@@ -307,6 +314,15 @@ static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell, 
 static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
                      struct hutch_error *err)
 {
+    char path[48];
+
+    /* Opened here: once it is in the cell's user namespace, the child may not
+     * look at hutch-init any more, which nobody may trace. */
+    snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)cell->init_pid);
+    build->mount_ns_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (build->mount_ns_fd < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open '%s'", path);
+    build->plan.mount_ns_fd = build->mount_ns_fd;
     build->plan.init_pidfd = cell->init_pidfd;
     if (setns(cell->init_pidfd, CLONE_NEWPID) < 0)
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "enter the cell's pid namespace");
@@ -341,15 +357,9 @@ static int watch_cell(struct supervisor *supervisor, struct sandbox_cell *cell,
 static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
                       struct hutch_error *err)
 {
-    const struct runtime *runtime = &supervisor->runtimes[cell->start.language];
-
     if (open_pipes(build, err) < 0 || take_uid(supervisor, cell, err) < 0 ||
         make_cgroup(supervisor, cell, build, err) < 0)
         return err->code;
-    build->tree_fd = open_tree(runtime->mount_fd, "",
-                               OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
-    if (build->tree_fd < 0)
-        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "clone the cell's tree");
     plan_cell(supervisor, cell, build);
     if (start_init(supervisor, cell, build, err) < 0 || start_run(supervisor, cell, build, err) < 0)
         return err->code;
@@ -367,7 +377,7 @@ int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell, struct 
         .ready = {-1, -1},
         .mapped = {-1, -1},
         .lifeline = {-1, -1},
-        .tree_fd = -1,
+        .mount_ns_fd = -1,
     };
     int code = build_with(supervisor, cell, &build, err);
     for (size_t i = PROTO_FD_STDOUT; i < ARRAY_LENGTH(cell->fds); i++) {

@@ -6,7 +6,6 @@
 #include "runtime.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/pidfd.h>
@@ -200,25 +199,31 @@ void cell_continue(struct supervisor *supervisor, struct sandbox_cell *cell,
 
 /* ---- events ------------------------------------------------------------ */
 
-/* Reads what the children reported. Their end of the pipe closes when both
- * have exec'd, or died. */
-static void handle_report(struct supervisor *supervisor, struct sandbox_cell *cell)
+/* Takes one report of the children. False when there is none: *ret_end says
+ * whether more can come, which ends when both have exec'd, or died. */
+static bool take_report(struct sandbox_cell *cell, bool *ret_end)
 {
     struct child_report report;
     ssize_t count = read(cell->report_fd, &report, sizeof(report));
 
-    if (count < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (count == (ssize_t)sizeof(report)) {
-        if (report.step == CHILD_READY)
-            cell->layers = report.layers;
-        else if (cell->error.code == 0)
-            cell_report_error(cell, &report, &cell->error);
-        return;
-    }
+    *ret_end = count == 0;
+    if (count != (ssize_t)sizeof(report))
+        return false;
+    if (report.step == CHILD_READY)
+        cell->layers = report.layers;
+    else if (cell->error.code == 0)
+        cell_report_error(cell, &report, &cell->error);
+    return true;
+}
+
+/* STARTING is over: the interpreter was exec'd, or something failed. */
+static void conclude_start(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
     close_fd(&cell->report_fd);
     if (cell->error.code == 0 && cell->layers == 0)
-        err_set(&cell->error, HUTCH_ERR_ISOLATION, "the cell died while it was made");
+        err_set(&cell->error, HUTCH_ERR_ISOLATION,
+                cell->end == PROTO_END_TIMEOUT ? "the cell was not ready within the time limit"
+                                               : "the cell died while it was made");
     if (cell->error.code != 0) {
         fail(supervisor, cell, &cell->error);
         return;
@@ -226,6 +231,16 @@ static void handle_report(struct supervisor *supervisor, struct sandbox_cell *ce
     struct proto_event event = {.type = PROTO_STARTED, .layers = cell->layers};
     cell->state = CELL_RUNNING;
     tell(cell, &event);
+}
+
+static void handle_report(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    bool end;
+
+    while (take_report(cell, &end)) {
+    }
+    if (end)
+        conclude_start(supervisor, cell);
 }
 
 static void handle_message(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -300,25 +315,18 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
         try_free(supervisor, cell, clock_now_ns());
         return;
     }
-    /* What it reported before its end comes first; its end of the pipe is
-     * closed now, and PID 1 exec'd long before. */
-    while (cell->state == CELL_STARTING && cell->report_fd >= 0) {
-        struct pollfd entry = {.fd = cell->report_fd, .events = POLLIN};
-        if (poll(&entry, 1, 0) <= 0)
-            break;
-        handle_report(supervisor, cell);
-    }
-    if (cell->state == CELL_CLOSING)
-        return;
-    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     if (cell->state == CELL_STARTING) {
-        struct hutch_error error;
-        err_set(&error, HUTCH_ERR_ISOLATION,
-                cell->end == PROTO_END_TIMEOUT ? "the cell was not ready within the time limit"
-                                               : "the cell died while it was made");
-        fail(supervisor, cell, &error);
-        return;
+        /* A short program may end before hutch-init is exec'd, which still has
+         * the pipe open. But the program's process is dead: what it had to
+         * report is there. */
+        bool end;
+        while (take_report(cell, &end)) {
+        }
+        conclude_start(supervisor, cell);
+        if (cell->state == CELL_CLOSING)
+            return;
     }
+    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     if (killed && cell->end == PROTO_END_EXIT && init_is_dying(cell)) {
         struct proto_event event = {.type = PROTO_LOST};
         err_set(&event.error, HUTCH_ERR_HELPER, "hutch-init was killed from outside the cell");

@@ -5,8 +5,9 @@
  * child: its wait status is the kernel's word about the program, and signals
  * to it mean what they mean outside, which they would not to PID 1.
  *
- * It waits until setup_child has built the cell, enters the other namespaces,
- * confines itself and becomes the interpreter. Only async-signal-safe calls.
+ * It prepares itself while setup_child builds the cell, enters the cell, confines
+ * itself, and becomes the interpreter once PID 1 has given its powers up. Only async-signal-safe
+ * calls.
  */
 #include "cgroup.h"
 #include "guest/script.h"
@@ -29,53 +30,28 @@ static void offer_to_oom_killer(void)
     }
 }
 
-static void enter_cell(const struct cell_plan *plan)
+/* Waits for the next word of setup_child. */
+static void wait_for_setup(const struct cell_plan *plan)
 {
-    char ready;
+    char word;
     ssize_t count;
 
-    close(plan->ready_fds[1]);
     do
-        count = read(plan->ready_fds[0], &ready, 1);
+        count = read(plan->ready_fds[0], &word, 1);
     while (count < 0 && errno == EINTR);
     if (count != 1)
         child_fail(plan, CHILD_WAIT_READY, count < 0 ? errno : EPIPE);
+}
 
+/* What does not need the finished cell, while setup_child builds it. The
+ * resource limits come first: raising one takes a power outside of the cell. */
+static void prepare(const struct cell_plan *plan)
+{
+    close(plan->ready_fds[1]);
+    offer_to_oom_killer();
     int error = cgroup_join(plan->join_fds, plan->join_count);
     if (error < 0)
         child_fail(plan, CHILD_JOIN_CGROUP, -error);
-    unsigned cgroup_ns = plan->cgroup_ns ? CLONE_NEWCGROUP : 0;
-    /* The pid namespace was entered by clone. */
-    if (setns(plan->init_pidfd, (int)((plan->namespaces & ~(unsigned)CLONE_NEWPID) | cgroup_ns)) <
-        0)
-        child_fail(plan, CHILD_ENTER, errno);
-    child_set_ids(plan);
-    if (chroot("/root") < 0 || chdir(CELL_HOME) < 0)
-        child_fail(plan, CHILD_CHROOT, errno);
-}
-
-/* Only what the program may have, the channel, which the runner keeps from its
- * children, and the report pipe, which the
- * exec closes: nothing of the supervisor's stays open in the cell. */
-static void place_descriptors(struct cell_plan *plan)
-{
-    const int report_fd = WIRE_CHANNEL_FD + 1;
-    int input = plan->stdin_fd;
-    if (input < 0)
-        input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (input < 0 || dup2(input, 0) < 0 || dup2(plan->stdout_fd, 1) < 0 ||
-        dup2(plan->stderr_fd, 2) < 0 || dup2(plan->channel_fd, WIRE_CHANNEL_FD) < 0 ||
-        dup3(plan->report_fd, report_fd, O_CLOEXEC) < 0)
-        child_fail(plan, CHILD_DESCRIPTORS, errno);
-    plan->report_fd = report_fd;
-    if (close_range(3, WIRE_CHANNEL_FD - 1, 0) < 0 || close_range(report_fd + 1, ~0U, 0) < 0)
-        child_fail(plan, CHILD_DESCRIPTORS, errno);
-}
-
-static void set_limits(const struct cell_plan *plan)
-{
-    if (sched_setaffinity(0, sizeof(plan->cpus), &plan->cpus) < 0)
-        child_fail(plan, CHILD_AFFINITY, errno);
     for (size_t i = 0; i < PLAN_RLIMITS; i++) {
         const struct plan_rlimit *entry = &plan->rlimits[i];
         if (syscall(SYS_prlimit64, 0, entry->resource, &entry->limit, NULL) < 0)
@@ -83,6 +59,43 @@ static void set_limits(const struct cell_plan *plan)
     }
     if (setsid() < 0)
         child_fail(plan, CHILD_SESSION, errno);
+    /* The pid namespace was entered by clone. The mount namespace has to wait:
+     * entering it takes its root as it is then. */
+    if (setns(plan->init_pidfd, (int)plan->namespaces & ~(CLONE_NEWPID | CLONE_NEWNS)) < 0)
+        child_fail(plan, CHILD_ENTER, errno);
+    child_enter_cgroup_ns(plan);
+}
+
+static void enter_cell(const struct cell_plan *plan)
+{
+    if (setns(plan->mount_ns_fd, CLONE_NEWNS) < 0)
+        child_fail(plan, CHILD_ENTER, errno);
+    child_set_ids(plan);
+    if (chroot("/root") < 0 || chdir(CELL_HOME) < 0)
+        child_fail(plan, CHILD_CHROOT, errno);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        child_fail(plan, CHILD_DEATH_SIGNAL, errno);
+}
+
+/* Only what the program may have, the channel, which the runner keeps from its
+ * children, and the two pipes to the
+ * others, which the exec closes: nothing of the supervisor's stays open in the cell. */
+static void place_descriptors(struct cell_plan *plan)
+{
+    const int report_fd = WIRE_CHANNEL_FD + 1;
+    const int ready_fd = WIRE_CHANNEL_FD + 2;
+    int input = plan->stdin_fd;
+    if (input < 0)
+        input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (input < 0 || dup2(input, 0) < 0 || dup2(plan->stdout_fd, 1) < 0 ||
+        dup2(plan->stderr_fd, 2) < 0 || dup2(plan->channel_fd, WIRE_CHANNEL_FD) < 0 ||
+        dup3(plan->report_fd, report_fd, O_CLOEXEC) < 0 ||
+        dup3(plan->ready_fds[0], ready_fd, O_CLOEXEC) < 0)
+        child_fail(plan, CHILD_DESCRIPTORS, errno);
+    plan->report_fd = report_fd;
+    plan->ready_fds[0] = ready_fd;
+    if (close_range(3, WIRE_CHANNEL_FD - 1, 0) < 0 || close_range(ready_fd + 1, ~0U, 0) < 0)
+        child_fail(plan, CHILD_DESCRIPTORS, errno);
 }
 
 /* Refuses to go on without what the request asked for. */
@@ -110,12 +123,10 @@ static void report_ready(const struct cell_plan *plan, uint32_t layers)
 
 void launch_child(struct cell_plan *plan)
 {
-    offer_to_oom_killer();
+    prepare(plan);
+    wait_for_setup(plan); /* the cell is built */
     enter_cell(plan);
-    set_limits(plan);
     place_descriptors(plan);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
-        child_fail(plan, CHILD_DEATH_SIGNAL, errno);
     child_confine(plan, plan->landlock_abi);
     uint32_t layers = check_layers(plan);
 
@@ -131,6 +142,10 @@ void launch_child(struct cell_plan *plan)
             child_fail(plan, CHILD_SCRIPT, -error);
         close(WIRE_CHANNEL_FD);
     }
+    wait_for_setup(plan); /* PID 1 has given its powers up */
+    /* Last, or the two children would share a processor while others idle. */
+    if (sched_setaffinity(0, sizeof(plan->cpus), &plan->cpus) < 0)
+        child_fail(plan, CHILD_AFFINITY, errno);
     report_ready(plan, layers);
     execve(argv[0], (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)envp);
     child_fail(plan, CHILD_EXEC, errno);

@@ -26,7 +26,8 @@
 #define CELL_UID 1000
 #define CELL_GID 1000
 #define CELL_HOME "/home/user"
-#define CELL_SCRIPT "/run/main.sh" /* a shell program's text, and its $0 */
+#define CELL_PROGRAM "/run/main.py" /* a python program's text, as tracebacks name it */
+#define CELL_SCRIPT "/run/main.sh"  /* a shell program's text, and its $0 */
 
 #define PLAN_JOIN_FDS 4
 #define PLAN_ENV_MAX 24
@@ -47,8 +48,8 @@ struct cell_plan {
     int ready_fds[2];
     int mapped_fds[2];
     int lifeline_fd; /* hutch-init's: end of file when the supervisor lets go */
-    int tree_fd;     /* detached clone of the cell's tree */
     int init_pidfd;  /* launch only */
+    int mount_ns_fd; /* launch only */
     int join_fds[PLAN_JOIN_FDS];
     size_t join_count;
     int stdin_fd, stdout_fd, stderr_fd, channel_fd; /* launch only; stdin_fd may be -1 */
@@ -84,14 +85,11 @@ struct cell_plan {
     STEP(CHILD_JOIN_CGROUP, "join the cell's cgroup")                                              \
     STEP(CHILD_CGROUP_NS, "unshare the cgroup namespace")                                          \
     STEP(CHILD_SET_IDS, "become the cell's user")                                                  \
-    STEP(CHILD_MOVE_TREE, "attach the cell's tree")                                                \
-    STEP(CHILD_PIVOT, "pivot_root into the cell's tree")                                           \
     STEP(CHILD_MOUNT_TMPFS, "mount the cell's tmpfs")                                              \
     STEP(CHILD_MAKE_DIR, "make a folder of the cell's tmpfs")                                      \
     STEP(CHILD_BIND, "bind a folder of the cell")                                                  \
     STEP(CHILD_MOUNT_PROC, "mount proc")                                                           \
     STEP(CHILD_MASK_PROC, "hide a file of proc")                                                   \
-    STEP(CHILD_DETACH, "detach the host's file tree")                                              \
     STEP(CHILD_HOSTNAME, "set the cell's host name")                                               \
     STEP(CHILD_LOOPBACK, "bring the loopback interface up")                                        \
     STEP(CHILD_DROP_CAPS, "drop all capabilities")                                                 \
@@ -131,6 +129,10 @@ NORETURN void child_fail(const struct cell_plan *plan, enum child_step step, int
 
 /* Becomes the cell's user; the capabilities in the user namespace stay. */
 void child_set_ids(const struct cell_plan *plan);
+
+/* Makes a cgroup namespace whose root is the cell's group, which the child has
+ * joined. */
+void child_enter_cgroup_ns(const struct cell_plan *plan);
 
 /* No capability in any set, no way to get one, and the system call filter. */
 void child_confine(const struct cell_plan *plan, int landlock_abi);

@@ -3,14 +3,16 @@
 #include "runtime.h"
 
 #include "base/fd.h"
-#include "kernel.h"
 #include "tree.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define BUILD_LIMIT_SECONDS 600
@@ -23,49 +25,93 @@ void runtime_init(struct runtime *runtime, enum proto_language language, const c
         .language = language,
         .interpreter = interpreter,
         .tree = TREE_NONE,
-        .mount_fd = -1,
+        .mount_ns_fd = -1,
         .build_fd = -1,
     };
 }
 
 /* Where the cache's file system keeps no device nodes, the host's are bound
  * on the files that stand for them. */
-static int bind_devices(const struct runtime *runtime, struct hutch_error *err)
+static int bind_devices(struct hutch_error *err)
 {
     static const char *const devices[] = {"null", "zero", "full", "random", "urandom"};
 
     for (size_t i = 0; i < ARRAY_LENGTH(devices); i++) {
         char source[32];
-        char target[64];
+        char target[32];
         snprintf(source, sizeof(source), "/dev/%s", devices[i]);
-        snprintf(target, sizeof(target), "/proc/self/fd/%d/root/dev/%s", runtime->mount_fd,
-                 devices[i]);
+        snprintf(target, sizeof(target), "root/dev/%s", devices[i]);
         if (mount(source, target, NULL, MS_BIND, NULL) < 0)
             return err_errno(err, HUTCH_ERR_ISOLATION, errno, "bind '%s' into the tree", source);
     }
     return 0;
 }
 
-/* Attaches the tree, read-only, in our own mount namespace; every cell gets a
- * clone of this mount. */
-static int attach(struct runtime *runtime, struct hutch_error *err)
+/* The folder of the tree as this mount namespace has it: a descriptor belongs
+ * to the namespace that it was opened in. */
+static int reopen_tree(const struct tree *tree, struct hutch_error *err)
 {
-    char path[32];
+    struct stat before, now;
+
+    auto_close int fd = open(tree->path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &now) < 0 || fstat(tree->fd, &before) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "open the tree '%s'", tree->path);
+    if (now.st_dev != before.st_dev || now.st_ino != before.st_ino)
+        return err_set(err, HUTCH_ERR_SYSTEM, "the tree '%s' was replaced", tree->path);
+    return TAKE_FD(fd);
+}
+
+/* Attaches the tree on itself, read-only, and makes it the working folder. */
+static int mount_tree(const struct tree *tree, struct hutch_error *err)
+{
     unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID;
 
-    if (!runtime->tree.has_devices)
+    if (!tree->has_devices)
         flags |= MS_NODEV;
-    runtime->mount_fd =
-        open_tree(runtime->tree.fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-    if (runtime->mount_fd < 0 || move_mount(runtime->mount_fd, "", runtime->tree.fd, "",
-                                            MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "mount the tree '%s'",
-                         runtime->tree.path);
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", runtime->mount_fd);
-    if (mount(NULL, path, NULL, flags, NULL) < 0)
+    auto_close int place = reopen_tree(tree, err);
+    if (place < 0)
+        return err->code;
+    auto_close int fd = open_tree(place, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    if (fd < 0 ||
+        move_mount(fd, "", place, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "mount the tree '%s'", tree->path);
+    if (fchdir(fd) < 0 || mount(NULL, ".", NULL, flags, NULL) < 0)
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "make the tree '%s' read-only",
-                         runtime->tree.path);
-    return runtime->tree.has_devices ? 0 : bind_devices(runtime, err);
+                         tree->path);
+    return 0;
+}
+
+/* In the new mount namespace: the tree becomes the root, and nothing of the
+ * host stays but its proc. That lies where each cell mounts its own over it:
+ * the kernel lets a user namespace mount proc only where one can be seen. */
+static int fill_template(struct runtime *runtime, struct hutch_error *err)
+{
+    if (mount_tree(&runtime->tree, err) < 0)
+        return err->code;
+    if (!runtime->tree.has_devices && bind_devices(err) < 0)
+        return err->code;
+    if (mount("/proc", "root/proc", NULL, MS_BIND | MS_REC, NULL) < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "bind '/proc' into the tree");
+    if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "pivot_root into the tree");
+    runtime->mount_ns_fd = open("/root/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (runtime->mount_ns_fd < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open the tree's mount namespace");
+    return 0;
+}
+
+/* Makes the mount namespace that the cells of this runtime are cloned from. A
+ * cell has then nothing of the host's to detach, which would cost it a grace
+ * period of the kernel. The supervisor steps into it and back. */
+static int make_template(struct supervisor *supervisor, struct runtime *runtime,
+                         struct hutch_error *err)
+{
+    if (unshare(CLONE_NEWNS) < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "make a mount namespace");
+    int code = fill_template(runtime, err);
+    if (setns(supervisor->mount_ns_fd, CLONE_NEWNS) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "return to the own mount namespace");
+    return code;
 }
 
 static struct tree_spec spec_of(const struct supervisor *supervisor, const struct runtime *runtime)
@@ -78,7 +124,7 @@ static struct tree_spec spec_of(const struct supervisor *supervisor, const struc
     };
 }
 
-/* 1 when the tree was found and attached, 0 when there is none. */
+/* 1 when the tree was found and is ready, 0 when there is none. */
 static int find(struct supervisor *supervisor, struct runtime *runtime, struct hutch_error *err)
 {
     struct tree_spec spec = spec_of(supervisor, runtime);
@@ -86,9 +132,9 @@ static int find(struct supervisor *supervisor, struct runtime *runtime, struct h
 
     if (found <= 0)
         return found;
-    if (attach(runtime, err) < 0) {
-        if (runtime->mount_fd >= 0)
-            close(TAKE_FD(runtime->mount_fd));
+    if (make_template(supervisor, runtime, err) < 0) {
+        if (runtime->mount_ns_fd >= 0)
+            close(TAKE_FD(runtime->mount_ns_fd));
         tree_close(&runtime->tree);
         runtime->state = RUNTIME_UNKNOWN;
         return err->code;

@@ -5,8 +5,9 @@
  * outside. It builds what the cell stands on, gives all power up, tells
  * launch_child that the cell is ready and becomes hutch-init.
  *
- * The tree (see tree.h) is mounted as the root, with the cell's visible root
- * in its folder root/. hutch-init stays at the tree's top; the interpreter is
+ * It starts with the tree (see tree.h) as its root, in a copy of the mount
+ * namespace of its runtime (runtime.c); the cell's visible root is the tree's
+ * folder root/. hutch-init stays at the tree's top; the interpreter is
  * chroot'ed into root/. So the mount of the tree, whose source is a path of
  * the host, appears in nobody's mountinfo, and the cell's tmpfs can hang at
  * scratch/, where no program can reach it but through its bind mounts.
@@ -87,24 +88,19 @@ static void wait_for_byte(const struct cell_plan *plan, int fd, enum child_step 
         child_fail(plan, step, count < 0 ? errno : EPIPE);
 }
 
-static void join_cgroup(const struct cell_plan *plan)
+void child_enter_cgroup_ns(const struct cell_plan *plan)
 {
-    int error = cgroup_join(plan->join_fds, plan->join_count);
-    if (error < 0)
-        child_fail(plan, CHILD_JOIN_CGROUP, -error);
     /* Only after joining: the namespace's root is the group of its maker. */
     if (plan->cgroup_ns && unshare(CLONE_NEWCGROUP) < 0)
         child_fail(plan, CHILD_CGROUP_NS, errno);
 }
 
-/* The tree becomes the root; the host's is stacked under it until detached,
- * because proc may only be mounted where a complete proc can be seen. */
-static void enter_tree(const struct cell_plan *plan)
+static void join_cgroup(const struct cell_plan *plan)
 {
-    if (move_mount(plan->tree_fd, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        child_fail(plan, CHILD_MOVE_TREE, errno);
-    if (fchdir(plan->tree_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
-        child_fail(plan, CHILD_PIVOT, errno);
+    int error = cgroup_join(plan->join_fds, plan->join_count);
+    if (error < 0)
+        child_fail(plan, CHILD_JOIN_CGROUP, -error);
+    child_enter_cgroup_ns(plan);
 }
 
 static void bind_folder(const struct cell_plan *plan, const char *source, const char *target)
@@ -154,6 +150,13 @@ static void set_names_and_loopback(const struct cell_plan *plan)
     close(fd);
 }
 
+static void tell_launch(const struct cell_plan *plan)
+{
+    char word = 1;
+    if (write(plan->ready_fds[1], &word, 1) != 1)
+        child_fail(plan, CHILD_WAIT_READY, errno);
+}
+
 /* hutch-init's descriptor 0 is its lifeline; it has no other. */
 static void exec_init(const struct cell_plan *plan)
 {
@@ -165,9 +168,6 @@ static void exec_init(const struct cell_plan *plan)
         child_fail(plan, CHILD_DEATH_SIGNAL, errno);
     if (dup2(plan->lifeline_fd, 0) < 0)
         child_fail(plan, CHILD_EXEC_INIT, errno);
-    char ready = 1;
-    if (write(plan->ready_fds[1], &ready, 1) != 1)
-        child_fail(plan, CHILD_WAIT_READY, errno);
     execve("/init", argv, envp);
     child_fail(plan, CHILD_EXEC_INIT, errno);
 }
@@ -178,15 +178,14 @@ void setup_child(struct cell_plan *plan)
     wait_for_byte(plan, plan->mapped_fds[0], CHILD_WAIT_MAP);
     join_cgroup(plan);
     child_set_ids(plan);
-    enter_tree(plan);
     mount_scratch(plan);
     mount_proc(plan);
-    if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-        child_fail(plan, CHILD_DETACH, errno);
     set_names_and_loopback(plan);
+    tell_launch(plan); /* the cell is built */
     close(1);
     close(2);
     child_confine(plan, 0);
+    tell_launch(plan); /* nothing in it has a power any more */
     exec_init(plan);
     _exit(127);
 }

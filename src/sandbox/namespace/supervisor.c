@@ -79,8 +79,7 @@ static void reset_library_signals(void)
         syscall(SYS_rt_sigaction, number, &by_default, NULL, sizeof(by_default.mask));
 }
 
-/* A mount namespace of our own: the trees of the cells are attached there, and
- * nothing of it reaches the host. */
+/* A mount namespace of our own, so that nothing we mount reaches the host. */
 static int enter_mount_namespace(struct hutch_error *err)
 {
     if (unshare(CLONE_NEWNS) < 0)
@@ -106,8 +105,9 @@ static int open_host(struct supervisor *supervisor, struct hutch_error *err)
     if (find_cpus(supervisor, err) < 0 || enter_mount_namespace(err) < 0)
         return err->code;
     supervisor->pid_ns_fd = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
-    if (supervisor->pid_ns_fd < 0)
-        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open '/proc/self/ns/pid'");
+    supervisor->mount_ns_fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (supervisor->pid_ns_fd < 0 || supervisor->mount_ns_fd < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open the own namespaces");
     supervisor->landlock_abi = landlock_abi();
     return 0;
 }

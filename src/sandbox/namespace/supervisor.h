@@ -26,7 +26,7 @@ struct runtime {
     const char *interpreter;
     enum runtime_state state;
     struct tree tree;
-    int mount_fd; /* the tree as mounted in the supervisor's mount namespace */
+    int mount_ns_fd; /* the tree as the root of a mount namespace, to clone cells from */
     pid_t build_pid;
     int build_fd; /* struct hutch_error of the building child */
 };
@@ -34,7 +34,9 @@ struct runtime {
 struct supervisor {
     int epoll_fd;
     int control_fd; /* -1 once the engine is gone */
-    int pid_ns_fd;  /* our own, to come back to after a clone into a cell's */
+    /* Our own, to come back to after a clone from a runtime's mount namespace
+     * and into a cell's pid namespace. */
+    int mount_ns_fd, pid_ns_fd;
     const char *helper_dir;
     const char *cache_dir;
     const char *cgroup_parent;

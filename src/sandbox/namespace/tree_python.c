@@ -30,7 +30,7 @@ static char script[] =
     "if sys.version_info < (3, 9) or sys.implementation.name != 'cpython': sys.exit(99)\n"
     "import importlib.util as u, marshal, os\n"
     "source = sys.stdin.buffer.read()\n"
-    "code = compile(source, '/usr/lib/hutch/runner.py', 'exec', dont_inherit=True, optimize=0)\n"
+    "code = compile(source, '<hutch>', 'exec', dont_inherit=True, optimize=2)\n"
     "facts = ['%d.%d' % sys.version_info[:2], sys.executable, sys.prefix, sys.base_prefix]\n"
     "facts += [entry for entry in sys.path if entry]\n"
     "out = sys.stdout.buffer\n"

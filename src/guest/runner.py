@@ -1,0 +1,522 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The python runner: takes one program from the engine and runs it as the plain
+interpreter would.
+
+Theory of operation
+-------------------
+This file is compiled to runner.pyc when a cell tree is built, and a cell starts
+``python3 -I -B -X utf8 runner.pyc PROGRAM`` in its home directory. Descriptor
+WIRE_CHANNEL_FD is a socket to the engine (frames: see src/sandbox/wire.h).
+
+1. Prepare whatever does not depend on the request, then wait for it.
+2. Write the program to the file PROGRAM, and compile it under that file's name. The file
+   is what makes tracebacks true: before 3.13 the interpreter prints them in C
+   and reads source lines from disk, for threads and forked children too, and
+   multiprocessing's spawn and forkserver run it again in their children.
+3. Put a fresh ``__main__`` in the place of this one, and run the code there.
+4. Tell the engine the value or the error, and leave as the plain interpreter
+   leaves: an exception goes on upwards into the interpreter's own handling,
+   which turns SystemExit into a status, KeyboardInterrupt into a signal, waits
+   for threads, runs atexit handlers and flushes. Only the frames of this file
+   are taken out of the traceback before it is shown.
+
+What we tell the engine is a claim, and losing it must never change how the
+program ends: the wait status is the truth, and the engine reads it itself. The
+channel is no secret of ours. A program that finds it can lie about its own
+value and its own error, nothing else.
+
+After step 3 the program may have changed everything: builtins, sys.modules,
+sys.path. So this file takes what it needs beforehand, keeps a copy of the
+builtins, and imports nothing afterwards. It must run on CPython 3.9 and later.
+"""
+
+import builtins
+import gc
+import os
+import sys
+from _frozen_importlib_external import SourceFileLoader
+from _signal import SIG_IGN, SIGPIPE, signal
+from os import close, fstat, getpid, makedev, read, write
+
+# _ast creates the types of the syntax tree, which the first compile() would do,
+# and is the dearest part of the start: do it before the request. What is frozen,
+# the garbage collector passes over: the interpreter's own objects, which would
+# otherwise be gone through now and several times more at the end. This wins
+# back what the types cost.
+gc.freeze()
+import _ast  # noqa: E402
+
+gc.freeze()
+
+# The program may replace builtins; the functions below find their own here.
+globals().update(item for item in vars(builtins).items() if not item[0].startswith("_"))
+
+# -- src/sandbox/wire.h; a test compares the two -------------------------------
+
+WIRE_CHANNEL_FD = 1000
+WIRE_ENV = 1
+WIRE_RUN = 2
+WIRE_VALUE = 16
+WIRE_ERROR = 17
+WIRE_ERROR_COMPILE = 1
+WIRE_MAX_RUN = 1 << 20
+WIRE_MAX_ENV = 100 * (255 + 1 + 32768 + 1)
+WIRE_MAX_VALUE = 1 << 20
+WIRE_MAX_ERROR = 64 << 10
+
+# -- our own -------------------------------------------------------------------
+
+# Where the program is kept: outside of the home directory, which belongs to the
+# program, and in a folder that imports do not look into.
+PROGRAM = sys.argv[1]
+
+# The name that the last expression's value is put under; no program can use it.
+VALUE_NAME = "<value>"
+
+# Exit status when no request came, as of every failure of hutch itself.
+EXIT_NO_REQUEST = 125
+
+CUT_MARK = b" ... [cut]"
+MAX_TYPE_NAME = 1024
+
+# Memory that is given back when the program fails, so that one which ran out of
+# it still gets its report: more than an arena of the allocator, and as it is
+# never touched, it costs nothing.
+RESERVE_BYTES = 2 << 20
+
+# Numbers of the compiler's interface, see Include/cpython/compile.h and code.h.
+ONLY_AST = 0x400
+ALLOW_TOP_LEVEL_AWAIT = 0x2000
+CO_COROUTINE = 0x80
+
+# What the program may replace, as it was.
+show_exception = sys.__excepthook__
+stop_tracing = sys.settrace
+stop_profiling = sys.setprofile
+streams = (sys.stdout, sys.stderr)
+byte_order = sys.byteorder
+type_name = type.__dict__["__name__"].__get__
+
+
+# -- the channel ---------------------------------------------------------------
+
+
+class Channel:
+    """
+    The socket to the engine, until it is closed, by us in a forked child or by
+    the program anywhere. The program may then open a file under the same
+    number, so the socket is known by its identity.
+    """
+
+    def __init__(self, fd):
+        self.fd = fd
+        self.exec_id = 0
+        self.owner = getpid()
+        self.socket = self._identify()
+        os.set_inheritable(fd, False)
+
+    def _identify(self):
+        status = fstat(self.fd)
+        return status.st_dev, status.st_ino
+
+    def _is_there(self):
+        try:
+            return self._identify() == self.socket
+        except OSError:
+            return False
+
+    def is_open(self):
+        """Whether this process may still send."""
+        return getpid() == self.owner and self._is_there()
+
+    def close_in_child(self):
+        """A forked child is not what the engine runs: it has nothing to say."""
+        if self._is_there():
+            close(self.fd)
+
+    def _receive_exactly(self, count):
+        data = bytearray()
+        while len(data) < count:
+            piece = read(self.fd, count - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
+        return bytes(data)
+
+    def receive(self):
+        """The next frame, as its type and payload."""
+        header = self._receive_exactly(12)
+        length = int.from_bytes(header[:4], byte_order)
+        kind = int.from_bytes(header[4:6], byte_order)
+        self.exec_id = int.from_bytes(header[8:], byte_order)
+        if length > {WIRE_ENV: WIRE_MAX_ENV, WIRE_RUN: WIRE_MAX_RUN}.get(kind, 0):
+            raise ValueError
+        return kind, self._receive_exactly(length)
+
+    def send(self, kind, payload, flags=0):
+        """Sends a frame, and gives up quietly when the engine is gone."""
+        frame = memoryview(
+            uint(len(payload), 4) + uint(kind, 2) + uint(flags, 2) + uint(self.exec_id, 4) + payload
+        )
+        previous = ignore_broken_pipes()
+        try:
+            while frame:
+                frame = frame[write(self.fd, frame) :]
+        except OSError:
+            pass
+        finally:
+            restore_broken_pipes(previous)
+
+
+def uint(number, size):
+    return number.to_bytes(size, byte_order)
+
+
+def ignore_broken_pipes():
+    """A program may have asked to be killed by SIGPIPE; by ours it is not."""
+    return signal(SIGPIPE, SIG_IGN)
+
+
+def restore_broken_pipes(previous):
+    if previous is not None:
+        signal(SIGPIPE, previous)
+
+
+def bounded(text, limit):
+    """UTF-8 of a text in at most limit bytes, with a mark where it was cut."""
+    text = str.__str__(text)  # of a subclass the plain text, without its methods
+    data = text[: limit + 1].encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return data
+    kept = data[: limit - len(CUT_MARK)].decode("utf-8", "ignore")
+    return kept.encode() + CUT_MARK
+
+
+# -- before the program --------------------------------------------------------
+
+
+def open_channel():
+    try:
+        return Channel(WIRE_CHANNEL_FD)
+    except OSError:
+        give_up()
+
+
+def receive_request(channel):
+    """Waits for the request, applies its environment, gives its code."""
+    try:
+        kind, payload = channel.receive()
+        if kind == WIRE_ENV:
+            set_environment(payload)
+            kind, payload = channel.receive()
+        if kind == WIRE_RUN:
+            return payload
+    except (EOFError, OSError, ValueError):
+        pass
+    give_up()
+
+
+def give_up():
+    write(2, b"hutch: the python runner got no request\n")
+    os._exit(EXIT_NO_REQUEST)
+
+
+def set_environment(payload):
+    for entry in payload.split(b"\0")[:-1]:
+        name, _, value = entry.partition(b"=")
+        os.environb[name] = value
+    if b"TZ" in os.environb:
+        from time import tzset
+
+        tzset()
+
+
+def watch_forks(channel):
+    """
+    Text that waits in a buffer is printed once, not once a child; and a child
+    has no channel. The interpreter keeps the two functions to the end, and with
+    them the names of this file, which it uses again after the program.
+    """
+
+    def before():
+        for stream in streams:
+            try:
+                stream.flush()
+            except Exception:  # closed, or no longer there: the program's affair
+                pass
+
+    os.register_at_fork(before=before, after_in_child=channel.close_in_child)
+
+
+def buffer_by_line():
+    """A program that is killed has then printed what it printed."""
+    if sys.stdout is not None:
+        sys.stdout.reconfigure(line_buffering=True)
+
+
+def store_program(source):
+    """Without the file (a full disk) a traceback lacks the source lines, no more."""
+    try:
+        fd = os.open(PROGRAM, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        whole = write(fd, source) == len(source)
+        close(fd)
+        if not whole:
+            os.unlink(PROGRAM)
+    except OSError:
+        pass
+
+
+def compile_program(source):
+    """
+    The program's code. Await is allowed at the top; the value of an expression
+    in last place is kept under VALUE_NAME.
+    """
+    try:
+        tree = compile(source, PROGRAM, "exec", ALLOW_TOP_LEVEL_AWAIT | ONLY_AST, True)
+        if tree.body and isinstance(tree.body[-1], _ast.Expr):
+            tree.body[-1] = keep_value(tree.body[-1])
+        return compile(tree, PROGRAM, "exec", ALLOW_TOP_LEVEL_AWAIT, True)
+    except RecursionError:
+        pass
+    # Before 3.13 a tree may not nest as deeply as a program. Such a program runs
+    # all the same, without a value.
+    return compile(source, PROGRAM, "exec", ALLOW_TOP_LEVEL_AWAIT, True)
+
+
+def keep_value(statement):
+    place = {
+        "lineno": statement.lineno,
+        "col_offset": statement.col_offset,
+        "end_lineno": statement.end_lineno,
+        "end_col_offset": statement.end_col_offset,
+    }
+    target = _ast.Name(id=VALUE_NAME, ctx=_ast.Store(), **place)
+    return _ast.Assign(targets=[target], value=statement.value, **place)
+
+
+def enter_main():
+    """
+    Makes the program's __main__ and gives its names: those that the
+    interpreter's own would have. ``__file__`` is not among them, for the
+    program's file lies where nobody put it; inspect and multiprocessing, which
+    ask the module, find it.
+    """
+    kind = type("module", (type(sys),), {"__module__": "builtins", "__file__": PROGRAM})
+    module = kind("__main__")
+    names = vars(module)
+    names["__builtins__"] = builtins
+    names["__loader__"] = SourceFileLoader("__main__", PROGRAM)
+    if "__annotations__" in globals():  # up to 3.13
+        names["__annotations__"] = {}
+    sys.modules["__main__"] = module
+    sys.argv[:] = ["main.py"]
+    sys.path.insert(0, os.getcwd())
+    return names
+
+
+# -- await at the top ----------------------------------------------------------
+
+
+def prepare_to_await():
+    """
+    A program that awaits at the top runs inside an event loop, where
+    asyncio.run() refuses to work. As it is called outside of any coroutine
+    there, let it work. (Such a program cannot use multiprocessing's spawn,
+    whose children run its file by the plain rules.)
+    """
+    import asyncio
+    from functools import wraps
+
+    plain_run = asyncio.run
+
+    @wraps(plain_run)
+    def run(*args, **kwargs):
+        task = program_task()
+        if task is None:
+            return plain_run(*args, **kwargs)
+        loop = asyncio.get_running_loop()
+        asyncio._leave_task(loop, task)
+        asyncio._set_running_loop(None)
+        try:
+            return plain_run(*args, **kwargs)
+        finally:
+            asyncio._set_running_loop(loop)
+            asyncio._enter_task(loop, task)
+
+    def program_task():
+        """The task that runs the program, if it is the one running now."""
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # no loop runs
+            return None
+        return task if task is not None and task.get_coro() is coroutines[0] else None
+
+    def await_program(coroutine):
+        coroutines.append(coroutine)
+        plain_run(coroutine)
+
+    coroutines = []
+    asyncio.run = run
+    return await_program
+
+
+# -- after the program ---------------------------------------------------------
+
+
+def send_value(channel, names):
+    """Tells the value; an error in its repr is the program's error."""
+    value = names.pop(VALUE_NAME, None)
+    if value is None or not channel.is_open():
+        return
+    if type(value) in (str, bytes) and len(value) > WIRE_MAX_VALUE:
+        value = value[:WIRE_MAX_VALUE]  # the quotes make it too long, so it gets its mark
+    channel.send(WIRE_VALUE, bounded(repr(value), WIRE_MAX_VALUE))
+
+
+def report(channel, error, compiled):
+    """Tells the exception that ends the program, come what may."""
+    try:
+        explain_missing_stdin(error)
+        if channel.is_open() and not is_success(error):
+            send_error(channel, error, compiled)
+    except BaseException:  # an exception class with ideas of its own
+        pass
+
+
+def send_error(channel, error, compiled):
+    name = bounded(type_name(type(error)), MAX_TYPE_NAME)
+    message = bounded(error_message(error), WIRE_MAX_ERROR - 12 - len(name))
+    head = uint(error_line(error, compiled), 4) + uint(len(name), 4) + uint(error_number(error), 4)
+    flags = WIRE_ERROR_COMPILE if not compiled and isinstance(error, SyntaxError) else 0
+    channel.send(WIRE_ERROR, head + name + message, flags)
+
+
+def is_success(error):
+    """Whether an exception ends the program with status 0."""
+    if not isinstance(error, SystemExit):
+        return False
+    code = error.code
+    return code is None or (isinstance(code, int) and code & 0xFF == 0)
+
+
+def error_message(error):
+    try:
+        if isinstance(error, SyntaxError) and isinstance(error.msg, str):
+            return error.msg  # without "(main.py, line 3)"
+        return str(error)
+    except BaseException:
+        return "<exception str() failed>"
+
+
+def error_line(error, compiled):
+    if not compiled and isinstance(error, SyntaxError):
+        line = error.lineno
+        return line if isinstance(line, int) and 0 < line < 1 << 32 else 0
+    line = 0
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == PROGRAM:
+            line = trace.tb_lineno or 0
+        trace = trace.tb_next
+    return line
+
+
+def error_number(error):
+    number = error.errno if isinstance(error, OSError) else 0
+    return number if isinstance(number, int) and 0 < number < 1 << 31 else 0
+
+
+def explain_missing_stdin(error):
+    """Says to the one who reads the traceback what input() cannot know."""
+    if type(error) is EOFError and error.args == ("EOF when reading a line",) and stdin_is_null():
+        error.args = (
+            "EOF when reading a line: no stdin was given; "
+            "give it in the request's stdin field, or with hutch run --stdin FILE",
+        )
+
+
+def stdin_is_null():
+    try:
+        return fstat(0).st_rdev == makedev(1, 3)
+    except OSError:
+        return False
+
+
+def hide_runner(hook):
+    """
+    Makes the interpreter, which is about to print the program's last exception,
+    print it as if the program had been run without us.
+    """
+
+    def excepthook(kind, error, trace):
+        sys.excepthook = hook
+        sys.last_traceback = error.__traceback__ = without_runner(trace)
+        try:
+            hook(kind, error, error.__traceback__)
+        except SystemExit:
+            raise
+        except BaseException as failure:
+            # The interpreter would say the same, with a frame of ours.
+            sys.stderr.write("Error in sys.excepthook:\n")
+            failure.__traceback__ = without_runner(failure.__traceback__)
+            show_exception(type(failure), failure, failure.__traceback__)
+            sys.stderr.write("\nOriginal exception was:\n")
+            show_exception(kind, error, error.__traceback__)
+
+    sys.excepthook = excepthook
+
+
+def without_runner(trace):
+    """A traceback without our frames and those of the event loop that we run."""
+    while trace is not None and (is_ours(trace) or is_event_loop(trace)):
+        trace = trace.tb_next
+    entry = trace
+    while entry is not None:
+        while entry.tb_next is not None and is_ours(entry.tb_next):
+            entry.tb_next = entry.tb_next.tb_next
+        entry = entry.tb_next
+    return trace
+
+
+def is_ours(entry):
+    return entry.tb_frame.f_globals is globals()
+
+
+def is_event_loop(entry):
+    return str(entry.tb_frame.f_globals.get("__name__")).startswith("asyncio.")
+
+
+# -- all of it -----------------------------------------------------------------
+
+
+def main():
+    channel = open_channel()
+    watch_forks(channel)
+    buffer_by_line()
+    source = receive_request(channel)
+    store_program(source)
+    reserve = bytes(RESERVE_BYTES)
+    compiled = False
+    try:
+        code = compile_program(source)
+        compiled = True
+        await_program = prepare_to_await() if code.co_flags & CO_COROUTINE else None
+        names = enter_main()
+        coroutine = eval(code, names)
+        if await_program:
+            await_program(coroutine)
+        stop_tracing(None)
+        stop_profiling(None)
+        send_value(channel, names)
+    except BaseException as error:
+        del reserve
+        stop_tracing(None)
+        stop_profiling(None)
+        report(channel, error, compiled)
+        if not isinstance(error, SystemExit):
+            hide_runner(getattr(sys, "excepthook", show_exception))
+        raise
+
+
+main()

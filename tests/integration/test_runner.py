@@ -1,0 +1,1097 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The python runner without a cell: an interpreter is started the way a cell
+starts it, with this test at the other end of the channel. Where the promise is
+"as the plain interpreter", the same program is run by it and compared.
+
+HUTCH_TEST_PYTHON names the interpreter, /usr/bin/python3 by default.
+"""
+
+import ast
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import threading
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNNER = ROOT / "src/guest/runner.py"
+WIRE_H = ROOT / "src/sandbox/wire.h"
+PYTHON = os.environ.get("HUTCH_TEST_PYTHON", "/usr/bin/python3")
+OPTIONS = ["-I", "-B", "-X", "utf8"]
+VERSION = tuple(
+    json.loads(
+        subprocess.check_output(
+            [PYTHON, "-I", "-c", "import json, sys; print(json.dumps(sys.version_info[:2]))"]
+        )
+    )
+)
+
+# The name of the runner in its own code object, which no program may ever see.
+RUNNER_NAME = "<hutch>"
+
+CHANNEL_FD = 1000
+ENV, RUN, VALUE, ERROR = 1, 2, 16, 17
+COMPILE = 1
+MAX_VALUE, MAX_ERROR = 1 << 20, 64 << 10
+DEADLINE_SECONDS = 30
+
+Error = namedtuple("Error", "type message line errno flags")
+Result = namedtuple("Result", "status stdout stderr value error frames")
+
+
+# -- the harness -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def runner(tmp_path_factory):
+    target = tmp_path_factory.mktemp("runner") / "runner.pyc"
+    build = (
+        "import py_compile, sys;"
+        "py_compile.compile(sys.argv[1], cfile=sys.argv[2], dfile=sys.argv[3], doraise=True)"
+    )
+    subprocess.run([PYTHON, "-I", "-c", build, RUNNER, target, RUNNER_NAME], check=True)
+    return target
+
+
+class Engine:
+    """The engine's end of one run."""
+
+    def __init__(self, runner, folder, stdin=subprocess.DEVNULL):
+        self.home = folder / "home"
+        self.tmp = folder / "tmp"
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.tmp.mkdir(parents=True)
+        (self.tmp / "run").mkdir()
+        self.program = str(self.tmp / "run/main.py")
+        self.channel, other = socket.socketpair()
+        self.channel.settimeout(DEADLINE_SECONDS)
+        os.dup2(other.fileno(), CHANNEL_FD)
+        other.close()
+        try:
+            self.process = subprocess.Popen(
+                [PYTHON, *OPTIONS, runner, self.program],
+                cwd=self.home,
+                env=environment(self.home, self.tmp),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[CHANNEL_FD],
+            )
+        finally:
+            os.close(CHANNEL_FD)
+
+    def send(self, kind, payload, exec_id=1):
+        self.channel.sendall(struct.pack("=IHHI", len(payload), kind, 0, exec_id) + payload)
+
+    def receive(self):
+        """The next frame, or None at the end of the channel."""
+        header = self._receive_exactly(12)
+        if header is None:
+            return None
+        length, kind, flags, exec_id = struct.unpack("=IHHI", header)
+        return kind, flags, exec_id, self._receive_exactly(length)
+
+    def _receive_exactly(self, count):
+        data = b""
+        while len(data) < count:
+            try:
+                piece = self.channel.recv(count - len(data))
+            except ConnectionResetError:  # frames of ours that it never read
+                piece = b""
+            if not piece:
+                assert not data, "a frame was cut"
+                return None
+            data += piece
+        return data
+
+    def expect_stdout(self, text):
+        """Waits until the program has printed this and no more."""
+        data = b""
+        fd = self.process.stdout.fileno()
+        while data != text:
+            assert select.select([fd], [], [], DEADLINE_SECONDS)[0], f"only {data} was printed"
+            piece = os.read(fd, len(text))
+            data += piece
+            assert piece and text.startswith(data)
+
+    def finish(self, input=None):
+        """Reads everything to its end."""
+        frames = []
+        reader = threading.Thread(target=lambda: frames.extend(iter(self.receive, None)))
+        reader.start()
+        stdout, stderr = self.process.communicate(input, timeout=DEADLINE_SECONDS)
+        reader.join()
+        self.channel.close()
+        values = [frame[3].decode() for frame in frames if frame[0] == VALUE]
+        errors = [decode_error(frame) for frame in frames if frame[0] == ERROR]
+        assert len(values) <= 1 and len(errors) <= 1 and len(frames) == len(values) + len(errors)
+        return Result(
+            self.process.returncode,
+            stdout,
+            stderr,
+            values[0] if values else None,
+            errors[0] if errors else None,
+            frames,
+        )
+
+
+def environment(home, tmp):
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(home),
+        "TMPDIR": str(tmp),
+        "LANG": "C.UTF-8",
+        "PYTHONUTF8": "1",
+    }
+
+
+def decode_error(frame):
+    _, flags, _, payload = frame
+    assert len(payload) <= MAX_ERROR
+    line, length, errno = struct.unpack("=IIi", payload[:12])
+    rest = payload[12:]
+    return Error(rest[:length].decode(), rest[length:].decode(), line, errno, flags)
+
+
+@pytest.fixture
+def start(runner, tmp_path):
+    engines = []
+
+    def start(stdin=subprocess.DEVNULL):
+        engines.append(Engine(runner, tmp_path / str(len(engines)), stdin))
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        engine.channel.close()
+        if engine.process.poll() is None:
+            engine.process.kill()
+            engine.process.wait()
+
+
+@pytest.fixture
+def run(start):
+    """Runs a program; stdin is bytes, env a dict."""
+
+    def run(code, stdin=None, env=None):
+        engine = start(subprocess.DEVNULL if stdin is None else subprocess.PIPE)
+        if env:
+            engine.send(ENV, b"".join(f"{k}={v}".encode() + b"\0" for k, v in env.items()))
+        engine.send(RUN, code if isinstance(code, bytes) else code.encode())
+        result = engine.finish(stdin)
+        # One name for the program's file, so that results can be compared.
+        name = engine.program.encode()
+        return result._replace(
+            stdout=result.stdout.replace(name, b"main.py").decode(errors="replace"),
+            stderr=result.stderr.replace(name, b"main.py").decode(errors="replace"),
+        )
+
+    return run
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """Runs a program by the plain interpreter."""
+
+    def plain(code, stdin=None):
+        home, tmp = tmp_path / "plain/home", tmp_path / "plain/tmp"
+        home.mkdir(parents=True)
+        tmp.mkdir()
+        file = tmp / "main.py"
+        file.write_bytes(code if isinstance(code, bytes) else code.encode())
+        done = subprocess.run(
+            [PYTHON, *OPTIONS, file],
+            cwd=home,
+            env=environment(home, tmp),
+            input=b"" if stdin is None else stdin,
+            capture_output=True,
+            timeout=DEADLINE_SECONDS,
+        )
+        name = str(file).encode()
+        return Result(
+            done.returncode,
+            done.stdout.replace(name, b"main.py").decode(errors="replace"),
+            done.stderr.replace(name, b"main.py").decode(errors="replace"),
+            None,
+            None,
+            None,
+        )
+
+    return plain
+
+
+def assert_ok(result, stdout=""):
+    assert (result.status, result.stdout, result.stderr) == (0, stdout, "")
+    assert result.error is None
+
+
+# -- the wire ----------------------------------------------------------------------
+
+
+def header_constants():
+    text = WIRE_H.read_text()
+    found = re.findall(r"#define (WIRE_\w+) (.+?)(?:\s*/\*.*)?$", text, re.M)
+    found += re.findall(r"^\s+(WIRE_\w+) = (\d+),", text, re.M)
+    return {
+        name: eval(re.sub(r"(\d)u\b", r"\1", value))  # numbers, shifts, sums
+        for name, value in found
+    }
+
+
+def runner_constants():
+    names = {}
+    for node in ast.parse(RUNNER.read_text()).body:
+        if isinstance(node, ast.Assign) and node.targets[0].id.startswith("WIRE_"):
+            names[node.targets[0].id] = eval(compile(ast.Expression(node.value), "x", "eval"))
+    return names
+
+
+def test_constants_are_those_of_the_header():
+    header, ours = header_constants(), runner_constants()
+    assert len(ours) == 10
+    assert {name: header[name] for name in ours} == ours
+    assert (header["WIRE_ENV"], header["WIRE_RUN"]) == (ENV, RUN)
+    assert (header["WIRE_VALUE"], header["WIRE_ERROR"]) == (VALUE, ERROR)
+
+
+def test_layouts_are_those_of_the_header():
+    fields = dict(re.findall(r"struct (\w+) \{(.*?)\n\};", WIRE_H.read_text(), re.S))
+    for name, expected in {
+        "wire_header": ["uint32_t length", "uint16_t type", "uint16_t flags", "uint32_t exec_id"],
+        "wire_error": ["uint32_t line", "uint32_t type_length", "int32_t sys_errno"],
+    }.items():
+        assert re.findall(r"^\s+(\w+ \w+);", fields[name], re.M) == expected
+
+
+def test_request_in_single_bytes(start):
+    engine = start()
+    env, code = b"A=1\0B=x=y\0", b"import os; print(os.environ['A'], os.environ['B'])\n7"
+    data = struct.pack("=IHHI", len(env), ENV, 0, 9) + env
+    data += struct.pack("=IHHI", len(code), RUN, 0, 9) + code
+    for i in range(len(data)):
+        engine.channel.sendall(data[i : i + 1])
+    result = engine.finish()
+    assert (result.status, result.stdout) == (0, b"1 x=y\n")
+    assert result.frames == [(VALUE, 0, 9, b"7")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        struct.pack("=IHHI", 10, RUN, 0, 1) + b"short",
+        struct.pack("=IHHI", 5, 99, 0, 1) + b"12345",
+        struct.pack("=IHHI", (1 << 20) + 1, RUN, 0, 1),
+        (struct.pack("=IHHI", 4, ENV, 0, 1) + b"A=1\0") * 2,
+    ],
+)
+def test_no_request(start, data):
+    engine = start()
+    engine.channel.sendall(data)
+    engine.channel.shutdown(socket.SHUT_WR)
+    result = engine.finish()
+    assert result.status == 125
+    assert result.stderr == b"hutch: the python runner got no request\n"
+    assert not result.frames
+
+
+def test_no_channel(runner, tmp_path):
+    done = subprocess.run(
+        [PYTHON, *OPTIONS, runner, self.program],
+        env=environment(tmp_path, tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert done.stderr == b"hutch: the python runner got no request\n"
+
+
+# -- as the plain interpreter: status, stdout, stderr --------------------------------
+
+PLAIN = {
+    "hello": "print('hello')",
+    "three lines": "for i in range(3): print(i)",
+    "both streams": "import sys\nprint('out')\nprint('err', file=sys.stderr)",
+    "only comments": "# nothing\n\n   \n# here",
+    "nul escape": 'print(repr("a\\x00b"))',
+    "unicode": "print('é漢🐍')",
+    "bom": b"\xef\xbb\xbfprint('bom')",
+    "cookie": "# -*- coding: latin-1 -*-\nprint('é')",
+    "crlf": "x = '''a\r\nb'''\r\nprint(repr(x))\r\n1/0\r\n",
+    "surrogate": "print('\\ud800')",
+    "surrogate escape": "print('\\udcff')",
+    "bytes": "import sys; sys.stdout.buffer.write(bytes(range(256))); print('marker')",
+    "exit 42": "import sys\nprint('a')\nsys.exit(42)\nprint('b')",
+    "exit": "import sys; sys.exit()",
+    "exit None": "import sys; sys.exit(None)",
+    "exit 0": "raise SystemExit(0)",
+    "exit text": "import sys; sys.exit('reason')",
+    "exit True": "import sys; sys.exit(True)",
+    "exit 256": "import sys; sys.exit(256)",
+    "exit 2.5": "import sys; sys.exit(2.5)",
+    "exit -1": "import sys; sys.exit(-1)",
+    "exit huge": "import sys; sys.exit(1 << 70)",
+    "exit tuple": "import sys; sys.exit((1, 2))",
+    "exit builtin": "exit(7)",
+    "exit subclass": "class Stop(SystemExit): pass\nraise Stop(9)",
+    "exit with code that raises": (
+        "class Stop(SystemExit):\n @property\n def code(self): 1/0\nraise Stop(9)"
+    ),
+    "exit in thread": "import threading, sys\nthreading.Thread(target=sys.exit, args=(3,)).start()",
+    "_exit": "import os\nos._exit(3)",
+    "exec": "import os\nos.execv('/bin/sh', ['sh', '-c', 'echo x; exit 5'])",
+    "interrupt": "def f():\n    raise KeyboardInterrupt\nf()",
+    "interrupt subclass": "class K(KeyboardInterrupt): pass\nraise K",
+    "interrupt by signal": "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('no')",
+    "SIGTERM": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "SIGABRT": "import os; os.abort()",
+    "SIGSEGV": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+    "error on line 3": "x = 1\n\n1/0\nprint('no')",
+    "error three calls deep": "def a(d):\n    return d['k']\ndef b(d):\n    return a(d)\n\nb({})",
+    "unknown name": "print(foo)",
+    "misspelt name": "counter = 1\nprint(countr)",
+    "missing file": "open('no/such')",
+    "missing module": "import no_such_module",
+    "chained": "try:\n    1/0\nexcept ZeroDivisionError as e:\n    raise ValueError('v') from e",
+    "in handling": "try:\n    1/0\nexcept ZeroDivisionError:\n    {}['x']",
+    "string": "exec('def f():\\n  1/0\\nf()')",
+    "string that does not parse": "x = 1\nexec('a b')",
+    "int limit": "int('9' * 100000)",
+    "recursion": "def f(): f()\nf()",
+    "assert": "assert 1 == 2, 'no'",
+    "base exception": "class B(BaseException): pass\nraise B('b')",
+    "str that raises": "class E(Exception):\n def __str__(self): 1/0\nraise E",
+    "str that recurses": "class E(Exception):\n def __str__(self): return str(self)\nraise E",
+    "not an exception": "raise 3",
+    "traceback limit": "import sys\nsys.tracebacklimit = 1\ndef f(): 1/0\nf()",
+    "thread": "import threading\ndef f():\n    1/0\nthreading.Thread(target=f).start()",
+    "threads joined at the end": (
+        "import threading\ndef f():\n    threading.main_thread().join()\n    print('late')\n"
+        "threading.Thread(target=f).start()\nprint('main done')"
+    ),
+    "thread outlives an error": (
+        "import threading, sys\ndef f():\n    threading.main_thread().join()\n    print('late')\n"
+        "threading.Thread(target=f).start()\nraise ValueError"
+    ),
+    "atexit": "import atexit\natexit.register(print, 'bye')\nprint('hi')",
+    "atexit after error": "import atexit\natexit.register(print, 'bye')\n1/0",
+    "atexit that raises": "import atexit\natexit.register(lambda: 1/0)",
+    "atexit that exits": "import atexit, sys\natexit.register(sys.exit, 4)",
+    "unraisable": "class A:\n    def __del__(self):\n        1/0\nA()",
+    "finalizer at exit": (
+        "class A:\n    def __del__(self): print('gone', __name__)\na = A()\nb = [a]"
+    ),
+    "finalizer after error": "class A:\n    def __del__(self): print('gone')\na = A()\n1/0",
+    "finalizer after exit": "class A:\n    def __del__(self): print('gone')\na = A()\nexit(3)",
+    "hook": (
+        "import sys\ndef hook(kind, value, trace):\n"
+        "    print('hook', kind.__name__, value, trace.tb_lineno, trace.tb_next)\n"
+        "    print(sys.excepthook is hook, sys.last_traceback is trace)\n"
+        "sys.excepthook = hook\n1/0"
+    ),
+    "hook that raises": "import sys\ndef hook(*args):\n    {}[1]\nsys.excepthook = hook\n1/0",
+    "hook that exits": "import sys\ndef hook(*args):\n    sys.exit(6)\nsys.excepthook = hook\n1/0",
+    "hook that is none": "import sys\nsys.excepthook = None\n1/0",
+    "hook for an interrupt": (
+        "import sys\nsys.excepthook = lambda *args: print(args[0])\nraise KeyboardInterrupt"
+    ),
+    "thread hook": (
+        "import threading\nthreading.excepthook = lambda args: print(args.exc_type)\n"
+        "threading.Thread(target=lambda: 1/0).start()"
+    ),
+    "stderr is none": "import sys\nsys.stderr = None\n1/0",
+    "unclosed parenthesis": "print('never')\nprint(1",
+    "bad indentation": "if 1:\nprint(1)",
+    "bad dedent": "if 1:\n        a\n    b",
+    "bad token": "x = 1\ny = $",
+    "unterminated string": "x = 'abc\ny",
+    "return outside": "x = 1\nreturn x",
+    "break outside": "break",
+    "await in a plain function": "def f():\n    await x\nf()",
+    "future in the wrong place": "x = 1\nfrom __future__ import annotations",
+    "bad format string": "f'{a b}'",
+    "assign to literal": "1 = x",
+    "future": (
+        "from __future__ import annotations\n"
+        "def f(x: undefined): pass\nprint(f.__annotations__)"
+    ),
+    "future and eval": (
+        "from __future__ import annotations\nexec('def f(x: undefined): pass')\n1/0"
+    ),
+    "no future of ours": "exec('def f(x: int): pass\\nprint(f.__annotations__)')",
+    "warning": "import warnings\nwarnings.warn('w')",
+    "logging": "import logging\nlogging.warning('w')",
+    "syntax warning": "x = 1\nif x is 1: print('\\d')",
+    "deep sum": "a = 1\nprint(" + " + ".join(["a"] * 2000) + ")",
+    "deep elif": "a = 5\nif a == 1: pass\n" + "elif a == 2: pass\n" * 1500 + "else: print('else')",
+    "too deep": "x = " + "(" * 300 + ")" * 300,
+    "unclosed file": "f = open('x', 'w')\nf.write('data')\n",
+    "stdout replaced": "import io, sys\nprint('a')\nsys.stdout = io.StringIO()\nprint('b')",
+    "stdout none": "import sys\nprint('a')\nsys.stdout = None\nprint('b')",
+    "stdout closed": "import sys\nprint('a')\nsys.stdout.close()",
+    "stdout to null": (
+        "import os, sys\nprint('a', flush=True)\n"
+        "os.dup2(os.open(os.devnull, os.O_WRONLY), 1)\nprint('b')"
+    ),
+    "flush fails at exit": "import os, sys\nsys.stdout.write('x')\nos.close(1)",
+    "stdin": "import sys\nprint(sys.stdin.isatty(), sys.stdin.fileno(), repr(sys.stdin.read()))",
+    "readline": "import sys\nprint(repr(sys.stdin.readline()), list(sys.stdin))",
+    "json from stdin": "import json, sys\njson.load(sys.stdin)",
+    "input caught": "try:\n    input('Name? ')\nexcept EOFError as e:\n    print(e)",
+    "json lines": 'print(\'{"exit_code": 0}\')\nprint(">>> ")',
+    "main block": "if __name__ == '__main__':\n    print('main')",
+    "one namespace": (
+        "a = 2\ndef f(): return a\nclass C:\n    b = a\n    def g(self): return a\n"
+        "print(f(), C.b, C().g(), [a * x for x in range(a)], eval('a'), locals() is globals())"
+    ),
+    "globals": "print(sorted(n for n in globals() if n not in ('__file__', '__cached__')))",
+    "module": (
+        "import sys, types\nm = sys.modules['__main__']\n"
+        "print(vars(m) is globals(), isinstance(m, types.ModuleType), type(m), m)\n"
+        "print(__name__, __doc__, __package__, __spec__, type(__loader__), __builtins__)"
+    ),
+    "pickle": (
+        "import pickle\nclass A: x = 1\ndef f(): return 5\n"
+        "print(pickle.loads(pickle.dumps(A())).x, pickle.loads(pickle.dumps(f))())"
+    ),
+    "source": (
+        "import inspect\ndef f():\n    return 1  # one\nclass A:\n    b = 2\n"
+        "print(inspect.getsource(f), inspect.getsource(A))"
+    ),
+    "flags": "import sys; print(sys.flags, sys.dont_write_bytecode)",
+    "dataclass": (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass A:\n    x: int = 1\nprint(A())"
+    ),
+    "subprocess": (
+        "import subprocess\nprint(subprocess.run(['echo', 'x'], capture_output=True).stdout)\n"
+        "print('first')\nimport sys; sys.stdout.flush()\nsubprocess.run(['echo', 'second'])"
+    ),
+    "pool of threads": (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(4) as pool: print(sum(pool.map(abs, range(100))))"
+    ),
+    "asyncio": "import asyncio\nasync def f(): return 4\nprint(asyncio.run(f()))",
+    "error in asyncio": (
+        "import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    1/0\nasyncio.run(f())"
+    ),
+    "fork and exit": (
+        "import os, sys\npid = os.fork()\nif not pid:\n    sys.exit(3)\n"
+        "print(os.waitpid(pid, 0)[1])"
+    ),
+    "fork and raise": (
+        "import os\npid = os.fork()\nif not pid:\n    1/0\nprint(os.waitpid(pid, 0)[1])"
+    ),
+    "fork and raise in a function": (
+        "import os\ndef child():\n    raise ValueError('child')\n"
+        "pid = os.fork()\nif not pid:\n    child()\nprint(os.waitpid(pid, 0)[1])"
+    ),
+    "fork with a closed stdout": (
+        "import os, sys\nsys.stdout.close()\npid = os.fork()\n"
+        "if not pid:\n    os._exit(0)\nos.waitpid(pid, 0)"
+    ),
+    "modules taken away": (
+        "import sys\nfor name in ('traceback', 'linecache', 'os', 'builtins', 'io', 'posix'):\n"
+        "    sys.modules.pop(name, None)\nsys.path.clear()\n1/0"
+    ),
+    "builtins taken away": (
+        "import builtins\n"
+        "for name in ('isinstance', 'len', 'type', 'str', 'repr', 'getattr', 'memoryview'):\n"
+        "    delattr(builtins, name)\nraise ValueError('v')"
+    ),
+    "low recursion limit": (
+        "import sys\ndef f(n):\n    return f(n + 1)\nsys.setrecursionlimit(60)\nf(0)"
+    ),
+}
+if VERSION < (3, 10):  # which places this error differently in a file and in a text
+    del PLAIN["unclosed parenthesis"]
+if VERSION >= (3, 11):
+    PLAIN["group"] = "raise ExceptionGroup('g', [ValueError(1), TypeError(2)])"
+    PLAIN["note"] = "e = ValueError('v')\ne.add_note('a note')\nraise e"
+
+
+@pytest.mark.parametrize("code", PLAIN.values(), ids=PLAIN.keys())
+def test_as_plain(run, plain, code):
+    ours, theirs = run(code), plain(code)
+    # The runner stands on the stack too: endless recursion ends a little earlier.
+    differing = re.compile(r"(?<=Previous line repeated )\d+|(?<= at )0x[0-9a-f]+")
+    assert ours.stdout == theirs.stdout
+    assert differing.sub("N", ours.stderr) == differing.sub("N", theirs.stderr)
+    assert ours.status == theirs.status
+    assert RUNNER_NAME not in ours.stderr
+
+
+def test_as_plain_with_stdin(run, plain):
+    code = "import sys\nprint(input('Name? '))\nprint(sys.stdin.isatty(), sys.stdin.readlines())"
+    text = "Zoë\n2\n3".encode()
+    ours, theirs = run(code, stdin=text), plain(code, stdin=text)
+    assert ours[:3] == theirs[:3]
+    assert ours.stdout == "Name? Zoë\nFalse ['2\\n', '3']\n"
+
+
+# -- errors ------------------------------------------------------------------------
+
+ERRORS = {
+    "1/0 on line 3": ("x = 1\n\n1/0", ("ZeroDivisionError", "division by zero", 3, 0, 0)),
+    "innermost frame of the program": (
+        "import json\ndef f(t):\n    return json.loads(t)\n\nf('{')",
+        (
+            "JSONDecodeError",
+            "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+            3,
+            0,
+            0,
+        ),
+    ),
+    "caught elsewhere": (
+        "try:\n    1/0\nexcept ZeroDivisionError:\n    raise KeyError('k')",
+        ("KeyError", "'k'", 4, 0, 0),
+    ),
+    "import": (
+        "\nimport no_such_module",
+        ("ModuleNotFoundError", "No module named 'no_such_module'", 2, 0, 0),
+    ),
+    "errno": (
+        "open('no/such')",
+        ("FileNotFoundError", "[Errno 2] No such file or directory: 'no/such'", 1, 2, 0),
+    ),
+    "odd errno": ("e = OSError()\ne.errno = 'x'\nraise e", ("OSError", "", 3, 0, 0)),
+    "negative errno": ("e = OSError()\ne.errno = -5\nraise e", ("OSError", "", 3, 0, 0)),
+    "exit": ("import sys\nsys.exit(42)", ("SystemExit", "42", 2, 0, 0)),
+    "exit with text": ("import sys\nsys.exit('reason')", ("SystemExit", "reason", 2, 0, 0)),
+    "exit 0": ("import sys\nsys.exit(0)", None),
+    "exit 256": ("import sys\nsys.exit(256)", None),
+    "exit None": ("import sys\nsys.exit()", None),
+    "_exit": ("import os\nos._exit(3)", None),
+    "in a thread only": ("import threading\nthreading.Thread(target=lambda: 1/0).start()", None),
+    "in a child only": (
+        "import os\npid = os.fork()\nif not pid: 1/0\npid = os.waitpid(pid, 0)",
+        None,
+    ),
+    "syntax of a string": ("x = 1\nexec('\\n\\n\\na b')", ("SyntaxError", None, 2, 0, 0)),
+    "message that raises": (
+        "class E(Exception):\n def __str__(self): 1/0\nraise E",
+        ("E", "<exception str() failed>", 3, 0, 0),
+    ),
+    "message that recurses": (
+        "class E(Exception):\n def __str__(self): return str(self)\nraise E",
+        ("E", "<exception str() failed>", 3, 0, 0),
+    ),
+    "message that exits": (
+        "class E(Exception):\n def __str__(self): raise SystemExit(9)\nraise E",
+        ("E", "<exception str() failed>", 3, 0, 0),
+    ),
+    "message of a subclass of str": (
+        "class S(str):\n"
+        " def __getitem__(self, key): 1/0\n"
+        " def encode(self, *args): 1/0\n"
+        " def __str__(self): return self\n"
+        "class E(Exception):\n def __str__(self): return S('s')\nraise E",
+        ("E", "s", 7, 0, 0),
+    ),
+    "class whose name is no text": (
+        "class M(type):\n __name__ = 3\nclass E(Exception, metaclass=M): pass\nraise E('e')",
+        ("E", "e", 4, 0, 0),
+    ),
+    "class whose name is not ascii": (
+        "class Fehlerß(Exception): pass\nraise Fehlerß('\\udfff é')",
+        ("Fehlerß", "\\udfff é", 2, 0, 0),
+    ),
+    "base exception": (
+        "class B(BaseException): pass\nraise B('b')",
+        ("B", "b", 2, 0, 0),
+    ),
+    "interrupt": ("raise KeyboardInterrupt", ("KeyboardInterrupt", "", 1, 0, 0)),
+    "awaited": (
+        "import asyncio\nasync def f():\n    1/0\nawait f()",
+        ("ZeroDivisionError", "division by zero", 3, 0, 0),
+    ),
+    "program does not parse": ("x = 1\ny = (", ("SyntaxError", None, 2, 0, COMPILE)),
+    "bad indentation": ("if 1:\nx", ("IndentationError", None, 2, 0, COMPILE)),
+    "does not compile": (
+        "x = 1\nreturn",
+        ("SyntaxError", "'return' outside function", 2, 0, COMPILE),
+    ),
+}
+
+
+@pytest.mark.parametrize("code, expected", ERRORS.values(), ids=ERRORS.keys())
+def test_error(run, code, expected):
+    error = run(code).error
+    if expected and expected[1] is None:  # the text depends on the version
+        assert error.message
+        error = error._replace(message=None)
+    assert error == expected
+
+
+def test_nothing_runs_when_the_program_does_not_parse(run):
+    result = run("print('ran')\n)")
+    assert (result.status, result.stdout) == (1, "")
+    assert result.error.flags == COMPILE
+
+
+def test_long_message_and_name_are_cut(run):
+    result = run("raise type('N' * 10**6, (Exception,), {})('é' * 10**6)")
+    assert result.status == 1
+    assert result.error.type.startswith("NNN") and result.error.type.endswith(" ... [cut]")
+    assert result.error.message.startswith("ééé") and result.error.message.endswith(" ... [cut]")
+    assert len(result.frames[0][3]) > MAX_ERROR - 8
+
+
+def test_no_stdin_is_explained(run):
+    result = run("\ninput('Name? ')")
+    assert result.status == 1
+    assert (result.error.type, result.error.line) == ("EOFError", 2)
+    for text in (result.error.message, result.stderr):
+        assert "no stdin was given" in text
+        assert "the request's stdin field" in text and "hutch run --stdin FILE" in text
+
+
+@pytest.mark.parametrize("stdin, code", [(b"", "input()"), (b"one\n", "input(); input()")])
+def test_stdin_at_its_end_is_not_explained(run, stdin, code):
+    result = run(code, stdin=stdin)
+    assert result.error.message == "EOF when reading a line"
+    assert "no stdin" not in result.stderr
+
+
+def test_memory_error_is_told(run):
+    result = run(
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (100 << 20, 100 << 20))\n"
+        "kept = []\n"
+        "while True:\n"
+        "    kept.append([None])\n"
+    )
+    assert result.status == 1
+    assert result.error.type == "MemoryError"
+    assert result.error.line in (0, 5)  # 0: no memory was left for a traceback either
+    assert "MemoryError" in result.stderr
+
+
+def test_caught_memory_error_is_none(run):
+    result = run(
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (100 << 20, 100 << 20))\n"
+        "try:\n    bytearray(500 << 20)\nexcept MemoryError:\n    print('caught')\n"
+    )
+    assert_ok(result, "caught\n")
+
+
+def test_error_is_told_before_threads_end(start):
+    engine = start(subprocess.PIPE)
+    engine.send(
+        RUN,
+        b"import sys, threading\n"
+        b"threading.Thread(target=lambda: print(sys.stdin.read())).start()\n"
+        b"raise ValueError('v')",
+    )
+    assert decode_error(engine.receive())[:3] == ("ValueError", "v", 3)
+    assert engine.process.poll() is None
+    result = engine.finish(b"late")
+    assert (result.status, result.stdout) == (1, b"late\n")
+
+
+# -- the value ---------------------------------------------------------------------
+
+VALUES = {
+    "number": ("print(1)\nprint(2)\n3", "1\n2\n", "3"),
+    "text": ("'a\\n'", "", "'a\\n'"),
+    "expression": ("x = [1, 2]\nx", "", "[1, 2]"),
+    "assignment": ("x = 1", "", None),
+    "None": ("None", "", None),
+    "call without result": ("print('x')", "x\n", None),
+    "not in last place": ("5\nx = 1", "", None),
+    "in a block": ("if True:\n    5", "", None),
+    "evaluated once": ("n = []\ndef f():\n    n.append(1)\n    return n\nf()", "", "[1]"),
+    "two on a line": ("1; 2", "", "2"),
+    "over lines": ("(1 +\n  2)\n\n# end\n", "", "3"),
+    "walrus": ("(y := 5)", "", "5"),
+    "tuple with star": ("*[1, 2], 3", "", "(1, 2, 3)"),
+    "surrogate": ("type('A', (), {'__repr__': lambda s: '\\ud800'})()", "", "\\ud800"),
+    "name is not left behind": ("sorted(n for n in globals() if n[0] != '_')", "", "[]"),
+    "subclass of str": (
+        "class S(str):\n def __getitem__(self, k): 1/0\n"
+        "type('A', (), {'__repr__': lambda s: S('s')})()",
+        "",
+        "s",
+    ),
+    "awaited": ("import asyncio\nawait asyncio.sleep(0, 41) + 1", "", "42"),
+}
+
+
+@pytest.mark.parametrize("code, stdout, value", VALUES.values(), ids=VALUES.keys())
+def test_value(run, code, stdout, value):
+    result = run(code)
+    assert_ok(result, stdout)
+    assert result.value == value
+
+
+def test_claims_survive_a_program_that_replaces_everything(run):
+    code = (
+        "import builtins, os, sys\n"
+        "def broken(*args): raise RuntimeError('broken')\n"
+        "for name in ('getpid', 'fstat', 'write', 'close'): setattr(os, name, broken)\n"
+        "for name in ('isinstance', 'len', 'type', 'str', 'repr', 'eval', 'memoryview'):\n"
+        "    setattr(builtins, name, broken)\n"
+        "sys.modules.clear()\n"
+        "sys.path.clear()\n"
+        "sys.byteorder = 'neither'\n"
+        "sys.settrace = broken\n"
+    )
+    assert run(code + "5").value == "5"
+    assert run(code + "1/0").error[:3] == ("ZeroDivisionError", "division by zero", 10)
+
+
+@pytest.mark.parametrize("what", ["'é' * (5 << 20)", "b'x' * (5 << 20)", "list(range(10**6))"])
+def test_large_value_is_cut(run, what):
+    result = run(what)
+    assert_ok(result)
+    assert MAX_VALUE - 8 < len(result.value.encode()) <= MAX_VALUE
+    assert result.value.endswith(" ... [cut]")
+
+
+def test_error_in_repr_is_the_programs(run):
+    result = run("class A:\n    def __repr__(self):\n        1/0\nA()")
+    assert result.status == 1 and result.value is None
+    assert result.error == ("ZeroDivisionError", "division by zero", 3, 0, 0)
+    assert result.stderr.startswith(
+        'Traceback (most recent call last):\n  File "main.py", line 3, in __repr__\n    1/0\n'
+    )
+
+
+def test_no_value_of_a_child(run):
+    result = run("import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\npid and 5")
+    assert_ok(result)
+    assert result.value == "5"
+
+
+def test_no_value_of_a_child_forked_in_c(run):
+    result = run(
+        "import ctypes, os\npid = ctypes.CDLL(None).fork()\n"
+        "if pid: os.waitpid(pid, 0)\nbool(pid)"
+    )
+    assert_ok(result)
+    assert result.value == "True"
+
+
+def test_no_value_after_error(run):
+    assert run("import sys\nsys.exit(0)\n5").value is None
+
+
+# -- await at the top --------------------------------------------------------------
+
+
+def test_run_and_await(run):
+    result = run(
+        "import asyncio\n"
+        "from asyncio import run\n"
+        "async def main(n):\n"
+        "    await asyncio.sleep(0)\n"
+        "    return n\n"
+        "print(asyncio.run(main(1)))\n"
+        "task = asyncio.create_task(main(2))\n"
+        "print(await task)\n"
+        "print(run(main(3)))\n"
+        "print(await main(4))\n"
+        "async with asyncio.Lock(): print('locked')\n"
+        "async def count():\n"
+        "    yield 1\n"
+        "    yield 2\n"
+        "async for i in count(): print(i)\n"
+        "[i async for i in count()]\n"
+    )
+    assert_ok(result, "1\n2\n3\n4\nlocked\n1\n2\n")
+    assert result.value == "[1, 2]"
+
+
+def test_run_inside_a_coroutine_still_fails(run):
+    result = run(
+        "import asyncio\n"
+        "async def inner(): pass\n"
+        "async def main():\n"
+        "    coroutine = inner()\n"
+        "    try:\n"
+        "        asyncio.run(coroutine)\n"
+        "    except RuntimeError as error:\n"
+        "        coroutine.close()\n"
+        "        print(error)\n"
+        "await asyncio.create_task(main())\n"
+    )
+    assert_ok(result, "asyncio.run() cannot be called from a running event loop\n")
+
+
+@pytest.mark.parametrize(
+    "last", ["await f()", "asyncio.run(f())", "await asyncio.gather(f())"], ids=lambda s: s[:12]
+)
+def test_traceback_of_await(run, last):
+    result = run(f"import asyncio\nasync def f():\n    1/0\nawait asyncio.sleep(0)\n{last}")
+    assert result.status == 1
+    assert RUNNER_NAME not in result.stderr
+    frames = re.findall(r'File "(.*)", line (\d+), in (\S+)', result.stderr)
+    assert frames[0] == ("main.py", "5", "<module>")
+    assert frames[-1] == ("main.py", "3", "f")
+    assert "    1/0\n" in result.stderr
+
+
+def test_exit_while_awaiting(run):
+    result = run("import asyncio, sys\nawait asyncio.sleep(0)\nsys.exit(5)")
+    assert (result.status, result.stderr) == (5, "")
+
+
+def test_asyncio_is_loaded_on_demand_only(run):
+    assert_ok(run("import sys; print('asyncio' in sys.modules)"), "False\n")
+
+
+def test_asyncio_is_not_shadowed(start):
+    engine = start()
+    (engine.home / "asyncio.py").write_text("1/0")
+    engine.send(RUN, b"import asyncio\nawait asyncio.sleep(0, 3)")
+    result = engine.finish()
+    assert (result.status, result.value) == (0, "3")
+
+
+# -- surroundings ------------------------------------------------------------------
+
+
+def test_paths_and_arguments(start):
+    engine = start()
+    (engine.home / "mine.py").write_text("x = 7")
+    code = b"import sys, mine\nprint(sys.argv, mine.x, '__file__' in globals(), sys.path)"
+    engine.send(RUN, code)
+    stdout = engine.finish().stdout.decode()
+    code = "import sys; print(sys.path)"
+    path = subprocess.check_output([PYTHON, *OPTIONS, "-c", code], text=True)
+    path = [str(engine.home), *ast.literal_eval(path)]
+    assert stdout == f"['main.py'] 7 False {path}\n"
+
+
+def test_home_is_left_empty(run):
+    assert_ok(run("import os; print(os.listdir())"), "[]\n")
+
+
+@pytest.mark.parametrize("name", ["traceback", "linecache", "_ast", "os", "signal", "functools"])
+def test_files_in_home_do_not_reach_the_runner(start, name):
+    engine = start()
+    (engine.home / f"{name}.py").write_text("print('shadow')")
+    engine.send(RUN, b"5")
+    result = engine.finish()
+    assert (result.status, result.stdout, result.value) == (0, b"", "5")
+
+
+def test_no_descriptor_but_the_channel(run):
+    result = run(
+        "import os, subprocess, sys\n"
+        "own = {n: os.path.exists(f'/proc/self/fd/{n}') for n in (*range(20), 1000, 1001)}\n"
+        "print([n for n in own if own[n]], os.get_inheritable(1000))\n"
+        "listing = 'import os; print(sorted(map(int, os.listdir(\"/proc/self/fd\")))[:-1])'\n"
+        "subprocess.run([sys.executable, '-c', listing], close_fds=False)\n"
+    )
+    assert_ok(result, "[0, 1, 2, 1000] False\n[0, 1, 2]\n")
+
+
+def test_forked_child_has_no_channel(run):
+    result = run(
+        "import os\npid = os.fork()\n"
+        "if not pid:\n    print(os.path.exists('/proc/self/fd/1000'))\n    os._exit(0)\n"
+        "pid = os.waitpid(pid, 0)"
+    )
+    assert_ok(result, "False\n")
+
+
+def test_environment(run):
+    env = {"NAME": "Zoë\t=", "TZ": "Europe/Berlin"}
+    result = run(
+        "import os, subprocess, time\n"
+        "print(os.environ['NAME'], time.tzname[0])\n"
+        "print(subprocess.run('echo \"$NAME\"', shell=True, capture_output=True).stdout.decode())",
+        env=env,
+    )
+    assert_ok(result, "Zoë\t= CET\nZoë\t=\n\n")
+
+
+def test_unknown_time_zone_is_utc(run):
+    code = "import time; print(time.timezone, time.daylight)"
+    assert_ok(run(code, env={"TZ": "No/Such"}), "0 0\n")
+
+
+def test_future_import_with_environment(run):
+    result = run("from __future__ import annotations\n1/0", env={"A": "1"})
+    assert result.error.line == 2
+
+
+def test_large_program(run):
+    code = "".join(f"value_{i} = {i * 7}\n" for i in range(44000))
+    assert len(code) > 890_000
+    result = run(code + "value_43999")
+    assert_ok(result)
+    assert result.value == str(43999 * 7)
+
+
+def test_full_mebibyte(run):
+    code = "print('x')\n"
+    assert_ok(run(code + "#" * ((1 << 20) - len(code))), "x\n")
+
+
+def test_program_file_cannot_be_written(start):
+    engine = start()
+    Path(engine.program).mkdir()
+    engine.send(RUN, b"def f(): 1/0\nf()")
+    result = engine.finish()
+    assert result.status == 1
+    assert b"line 1, in f" in result.stderr
+    assert result.error.line == 1
+
+
+# -- output ------------------------------------------------------------------------
+
+
+def test_lines_are_out_before_the_program_is_killed(start):
+    engine = start(subprocess.PIPE)
+    engine.send(RUN, b"import sys\nprint('one')\nprint('two')\nsys.stdin.read()")
+    engine.expect_stdout(b"one\ntwo\n")
+    engine.process.send_signal(signal.SIGKILL)
+    assert engine.finish().status == -signal.SIGKILL
+
+
+def test_child_falls_off_the_end(run):
+    result = run(
+        "import os\nprint('before')\npid = os.fork()\n"
+        "if pid:\n    os.waitpid(pid, 0)\n    print('parent')\nelse:\n    print('child')"
+    )
+    assert_ok(result, "before\nchild\nparent\n")
+
+
+def test_text_in_the_buffer_is_printed_once(run):
+    result = run(
+        "import os, sys\n"
+        "sys.stdout.write('text')\n"
+        "sys.stderr.write('note')\n"
+        "for i in range(20):\n"
+        "    pid = os.fork()\n"
+        "    if not pid: sys.exit(0)\n"
+        "    os.waitpid(pid, 0)\n"
+    )
+    assert (result.status, result.stdout, result.stderr) == (0, "text", "note")
+
+
+def test_everything_in_the_pipe_arrives(run):
+    result = run("import sys\nsys.stdout.write('x' * 60000)")
+    assert result.stdout == "x" * 60000
+
+
+# -- multiprocessing ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_pool(run, method):
+    result = run(
+        "import multiprocessing as mp\n"
+        "def square(x):\n"
+        "    return x * x\n"
+        "if __name__ == '__main__':\n"
+        f"    with mp.get_context('{method}').Pool(2) as pool:\n"
+        "        print(pool.map(square, range(5)))\n"
+    )
+    assert_ok(result, "[0, 1, 4, 9, 16]\n")
+
+
+def test_process_that_raises(run):
+    result = run(
+        "import multiprocessing as mp\n"
+        "def fail():\n"
+        "    1/0\n"
+        "if __name__ == '__main__':\n"
+        "    process = mp.get_context('fork').Process(target=fail)\n"
+        "    process.start()\n"
+        "    process.join()\n"
+        "    print(process.exitcode)\n"
+    )
+    assert (result.status, result.stdout) == (0, "1\n")
+    assert 'File "main.py", line 3, in fail\n    1/0\n' in result.stderr
+    assert RUNNER_NAME not in result.stderr
+    assert result.error is None
+
+
+# -- tracing -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["5", "1/0", "import sys; sys.exit(3)", "raise KeyboardInterrupt"])
+def test_trace_left_on_sees_nothing_of_ours(run, end):
+    result = run(
+        "import os, sys, threading, atexit\n"
+        "def trace(frame, event, arg):\n"
+        "    os.write(2, f'{frame.f_code.co_filename} {event}\\n'.encode())\n"
+        "    return trace\n"
+        "def called(): pass\n"
+        "atexit.register(called)\n"
+        "threading.settrace(trace)\n"
+        "sys.settrace(trace)\n"
+        "called()\n"
+        "thread = threading.Thread(target=called)\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        f"{end}\n"
+    )
+    assert result.status == {"5": 0, "1/0": 1, "raise KeyboardInterrupt": -2}.get(end, 3)
+    assert "main.py call" in result.stderr
+    assert RUNNER_NAME not in result.stderr
+
+
+# -- a channel in bad hands --------------------------------------------------------
+
+
+def test_channel_closed_by_the_program(run):
+    result = run("import os\nos.closerange(3, 4096)\n5")
+    assert_ok(result)
+    assert result.value is None
+
+
+@pytest.mark.parametrize("end", ["5", "1/0"])
+def test_other_file_under_the_channels_number(start, end):
+    engine = start()
+    code = (
+        "import os\nos.close(1000)\n"
+        "os.dup2(os.open('mine', os.O_CREAT | os.O_WRONLY), 1000)\n"
+        "pid = os.fork()\n"
+        "if not pid: os._exit(os.write(1000, b'child') - 5)\n"
+        f"assert os.waitpid(pid, 0)[1] == 0\n{end}"
+    )
+    engine.send(RUN, code.encode())
+    result = engine.finish()
+    assert result.status == (1 if end == "1/0" else 0)
+    assert result.frames == []
+    assert (engine.home / "mine").read_bytes() == b"child"
+
+
+@pytest.mark.parametrize("disposition", ["SIG_IGN", "SIG_DFL"])
+@pytest.mark.parametrize("end, status", [("'x' * 300000", 0), ("1/0", 1), ("exit(4)", 4)])
+def test_engine_is_gone(start, disposition, end, status):
+    engine = start(subprocess.PIPE)
+    code = (
+        f"import atexit, signal, sys\nsignal.signal(signal.SIGPIPE, signal.{disposition})\n"
+        f"atexit.register(print, 'bye')\nprint('ready')\nsys.stdin.read()\n{end}"
+    )
+    engine.send(RUN, code.encode())
+    engine.expect_stdout(b"ready\n")
+    engine.channel.close()
+    stdout, _ = engine.process.communicate(b"", timeout=DEADLINE_SECONDS)
+    assert (engine.process.returncode, stdout) == (status, b"bye\n")
+
+
+def test_signal_disposition_is_given_back(run):
+    result = run(
+        "import atexit, signal\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
+        "atexit.register(lambda: print(signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL))\n5"
+    )
+    assert_ok(result, "True\n")
