@@ -306,7 +306,7 @@ def test_no_request(start, data):
 
 def test_no_channel(runner, tmp_path):
     done = subprocess.run(
-        [PYTHON, *OPTIONS, runner, self.program],
+        [PYTHON, *OPTIONS, runner, tmp_path / "main.py"],
         env=environment(tmp_path, tmp_path),
         stdin=subprocess.DEVNULL,
         capture_output=True,
