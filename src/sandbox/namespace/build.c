@@ -17,8 +17,9 @@
 #include <linux/sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mount.h>
+#include <sys/pidfd.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #define CPU_QUOTA_PERIOD 1000u /* cpu_millis of one processor */
 #define OPEN_FILES 4096
@@ -70,7 +71,7 @@ static unsigned choose_cpus(struct supervisor *supervisor, struct sandbox_cell *
     return want;
 }
 
-static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell)
+static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell, bool privileged)
 {
     const struct proto_start *start = &cell->start;
     bool processes_by_cgroup = (cell->layers & HUTCH_LAYER_CGROUP_PIDS) != 0;
@@ -96,6 +97,15 @@ static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell
         {RLIMIT_DATA, {data, data}},
     };
     memcpy(plan->rlimits, rlimits, sizeof(rlimits));
+    /* Without privilege a limit can be no higher than it is. */
+    for (size_t i = 0; !privileged && i < PLAN_RLIMITS; i++) {
+        struct rlimit own;
+        struct rlimit *limit = &plan->rlimits[i].limit;
+        if (getrlimit((__rlimit_resource_t)plan->rlimits[i].resource, &own) < 0)
+            continue;
+        limit->rlim_max = limit->rlim_max < own.rlim_max ? limit->rlim_max : own.rlim_max;
+        limit->rlim_cur = limit->rlim_cur < limit->rlim_max ? limit->rlim_cur : limit->rlim_max;
+    }
 }
 
 static void plan_environment(struct cell_plan *plan, unsigned cpus)
@@ -151,11 +161,15 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
     plan->cpus = cell->cpus;
     if (cpus != 1)
         snprintf(plan->cpu_dir, sizeof(plan->cpu_dir), "cpu/%u", cpus);
+    uint64_t disk_bytes = cell->start.disk_bytes;
+    /* What lies in the tmpfs is memory that only a cgroup counts. */
+    if (!(cell->layers & HUTCH_LAYER_CGROUP_MEMORY) && disk_bytes > cell->start.memory_bytes)
+        disk_bytes = cell->start.memory_bytes;
     snprintf(plan->tmpfs_options, sizeof(plan->tmpfs_options), "size=%llu,nr_inodes=%d,mode=755",
-             (unsigned long long)cell->start.disk_bytes, INODES_PER_CELL);
+             (unsigned long long)disk_bytes, INODES_PER_CELL);
     if (plan->kind == PROTO_PROBE)
         plan_note_namespaces(plan);
-    plan_rlimits(plan, cell);
+    plan_rlimits(plan, cell, supervisor->is_root);
     plan_environment(plan, cpus);
     plan_command(plan, &supervisor->runtimes[cell->start.language]);
 
@@ -217,12 +231,12 @@ static int make_cgroup(struct supervisor *supervisor, struct sandbox_cell *cell,
 
 /* fork with flags, a pidfd, and on cgroup v2 straight into the cell's group.
  * The child returns 0. Both processes are single-threaded. */
-static pid_t clone_child(unsigned flags, int cgroup_fd, int *ret_pidfd)
+static pid_t clone_child(uint64_t flags, int cgroup_fd, int *ret_pidfd)
 {
     struct clone_args args = {
         .flags = flags | CLONE_PIDFD | (cgroup_fd >= 0 ? CLONE_INTO_CGROUP : 0ULL),
         .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
-        .exit_signal = SIGCHLD,
+        .exit_signal = flags & CLONE_PARENT ? 0 : SIGCHLD, /* then the parent's counts */
         .cgroup = cgroup_fd >= 0 ? (unsigned)cgroup_fd : 0,
     };
     return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
@@ -309,8 +323,57 @@ static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell, 
     return 0;
 }
 
-/* The clone lands in the cell's pid namespace; the supervisor itself never
- * leaves its own. */
+/* The clone lands in the cell's pid namespace; the supervisor comes back. */
+static pid_t clone_run_by_stepping(struct supervisor *supervisor, struct sandbox_cell *cell,
+                                   struct build *build)
+{
+    if (setns(cell->init_pidfd, CLONE_NEWPID) < 0)
+        return -1;
+    pid_t pid = clone_child(0, cgroup_cell_clone_fd(cell->cgroup), &cell->run_pidfd);
+    if (pid == 0)
+        launch_child(&build->plan);
+    int error = errno;
+    if (setns(supervisor->pid_ns_fd, CLONE_NEWPID) < 0)
+        abort(); /* nothing that follows would be where it thinks it is */
+    errno = error;
+    return pid;
+}
+
+/* An ordinary user may not come back into the host's pid namespace: a process
+ * of its own goes, and gives its child to the supervisor. */
+static pid_t clone_run_by_messenger(struct sandbox_cell *cell, struct build *build)
+{
+    struct {
+        pid_t pid;
+        int error;
+    } answer = {.pid = -1, .error = ECHILD};
+    int fds[2];
+
+    if (fd_pipe(fds) < 0)
+        return -1;
+    pid_t messenger = fork();
+    if (messenger == 0) {
+        int pidfd;
+        if (setns(cell->init_pidfd, CLONE_NEWPID) == 0)
+            answer.pid = clone_child(CLONE_PARENT, cgroup_cell_clone_fd(cell->cgroup), &pidfd);
+        if (answer.pid == 0)
+            launch_child(&build->plan);
+        answer.error = errno;
+        IGNORE_RESULT(write(fds[1], &answer, sizeof(answer)) != (ssize_t)sizeof(answer));
+        _exit(0);
+    }
+    close(fds[1]);
+    if (messenger > 0) {
+        IGNORE_RESULT(read(fds[0], &answer, sizeof(answer)) != (ssize_t)sizeof(answer));
+        IGNORE_RESULT(waitpid(messenger, NULL, 0) < 0);
+    }
+    close(fds[0]);
+    if (answer.pid > 0)
+        cell->run_pidfd = pidfd_open(answer.pid, 0);
+    errno = answer.error;
+    return answer.pid;
+}
+
 static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
                      struct hutch_error *err)
 {
@@ -324,18 +387,12 @@ static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, s
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open '%s'", path);
     build->plan.mount_ns_fd = build->mount_ns_fd;
     build->plan.init_pidfd = cell->init_pidfd;
-    if (setns(cell->init_pidfd, CLONE_NEWPID) < 0)
-        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "enter the cell's pid namespace");
     cell->begin_ns = clock_now_ns();
     cell->deadline_ns = clock_after_ns(cell->start.timeout_ns);
-    pid_t pid = clone_child(0, cgroup_cell_clone_fd(cell->cgroup), &cell->run_pidfd);
-    int error = errno;
-    if (pid == 0)
-        launch_child(&build->plan);
-    if (setns(supervisor->pid_ns_fd, CLONE_NEWPID) < 0)
-        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "return to the own pid namespace");
+    pid_t pid = supervisor->is_root ? clone_run_by_stepping(supervisor, cell, build)
+                                    : clone_run_by_messenger(cell, build);
     if (pid < 0)
-        return err_errno(err, HUTCH_ERR_ISOLATION, error, "clone the interpreter's process");
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "clone the interpreter's process");
     cell->run_pid = pid;
     return 0;
 }

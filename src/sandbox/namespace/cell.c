@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -62,6 +63,7 @@ static void close_descriptors(struct sandbox_cell *cell)
     close_fd(&cell->event_fd);
     close_fd(&cell->report_fd);
     close_fd(&cell->lifeline_fd);
+    close_fd(&cell->sample_fd);
     close_fd(&cell->init_pidfd);
     close_fd(&cell->run_pidfd);
     for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
@@ -97,11 +99,13 @@ static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, u
 static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     cell->state = CELL_CLOSING;
+    cell->deadline_ns = cell->sample_ns = NO_DEADLINE;
     cell->close_deadline_ns = clock_after_ns(CLOSE_LIMIT_NS);
     kill_cell(cell);
     close_fd(&cell->lifeline_fd);
     close_fd(&cell->report_fd);
     close_fd(&cell->event_fd);
+    close_fd(&cell->sample_fd);
     for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
         close_fd(&cell->fds[i]);
     try_free(supervisor, cell, clock_now_ns());
@@ -132,8 +136,8 @@ static struct sandbox_cell *cell_new(struct supervisor *supervisor)
         return NULL;
     cell->index = index;
     cell->event_fd = cell->report_fd = cell->lifeline_fd = -1;
-    cell->init_pidfd = cell->run_pidfd = -1;
-    cell->deadline_ns = NO_DEADLINE;
+    cell->init_pidfd = cell->run_pidfd = cell->sample_fd = -1;
+    cell->deadline_ns = cell->sample_ns = NO_DEADLINE;
     for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
         cell->fds[i] = -1;
     supervisor->cells[index] = cell;
@@ -231,6 +235,11 @@ static void conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
     struct proto_event event = {.type = PROTO_STARTED, .layers = cell->layers};
     cell->state = CELL_RUNNING;
     tell(cell, &event);
+    if (!(cell->layers & HUTCH_LAYER_CGROUP_MEMORY) && cell->init_pid > 0) {
+        struct hutch_error ignored; /* the cell is ending already */
+        cell->sample_fd = sample_open(cell->init_pid, &ignored);
+        cell->sample_ns = cell->sample_fd >= 0 ? clock_now_ns() : NO_DEADLINE;
+    }
 }
 
 static void handle_report(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -284,10 +293,31 @@ static bool init_is_dying(const struct sandbox_cell *cell)
     return (flags & exiting) != 0;
 }
 
-static void tell_exit(struct sandbox_cell *cell, int status)
+/* What the interpreter and the children that it waited for used: all that can
+ * be known without a cgroup. */
+static uint64_t cpu_ns_of(const struct rusage *usage)
+{
+    return ((uint64_t)usage->ru_utime.tv_sec + (uint64_t)usage->ru_stime.tv_sec) * NS_PER_SECOND +
+           ((uint64_t)usage->ru_utime.tv_usec + (uint64_t)usage->ru_stime.tv_usec) * 1000;
+}
+
+static struct cgroup_usage usage_of(const struct sandbox_cell *cell, const struct rusage *waited)
 {
     struct cgroup_usage usage;
+
     cgroup_cell_usage(cell->cgroup, &usage);
+    if (usage.cpu_ns == 0)
+        usage.cpu_ns = cpu_ns_of(waited);
+    if (usage.peak_memory_bytes == 0)
+        usage.peak_memory_bytes = cell->peak.memory_bytes;
+    if (usage.pids_max_hits == 0 && cell->peak.processes > cell->start.max_processes)
+        usage.pids_max_hits = 1;
+    return usage;
+}
+
+static void tell_exit(struct sandbox_cell *cell, int status, const struct rusage *waited)
+{
+    struct cgroup_usage usage = usage_of(cell, waited);
 
     bool out_of_memory = usage.oom_kills > 0 && WIFSIGNALED(status);
     struct proto_event event = {
@@ -306,8 +336,9 @@ static void tell_exit(struct sandbox_cell *cell, int status)
 static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     int status = 0;
+    struct rusage waited;
 
-    if (waitpid(cell->run_pid, &status, WNOHANG) != cell->run_pid)
+    if (wait4(cell->run_pid, &status, WNOHANG, &waited) != cell->run_pid)
         return;
     cell->run_pid = 0;
     close_fd(&cell->run_pidfd);
@@ -332,7 +363,7 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
         err_set(&event.error, HUTCH_ERR_HELPER, "hutch-init was killed from outside the cell");
         tell(cell, &event);
     } else {
-        tell_exit(cell, status);
+        tell_exit(cell, status, &waited);
     }
     begin_close(supervisor, cell);
 }
@@ -389,12 +420,29 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
 
 /* ---- deadlines --------------------------------------------------------- */
 
+static void tick_sample(struct sandbox_cell *cell)
+{
+    struct sample sample = sample_take(cell->sample_fd);
+
+    cell->sample_ns = clock_after_ns(SAMPLE_INTERVAL_NS);
+    if (sample.memory_bytes > cell->peak.memory_bytes)
+        cell->peak.memory_bytes = sample.memory_bytes;
+    if (sample.processes > cell->peak.processes)
+        cell->peak.processes = sample.processes;
+    if (sample.memory_bytes > cell->start.memory_bytes && cell->end == PROTO_END_EXIT) {
+        cell->end = PROTO_END_MEMORY;
+        kill_cell(cell);
+    }
+}
+
 void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
 {
     if (cell->state == CELL_CLOSING) {
         try_free(supervisor, cell, now_ns);
         return;
     }
+    if (now_ns >= cell->sample_ns)
+        tick_sample(cell);
     if (now_ns < cell->deadline_ns)
         return;
     cell->deadline_ns = NO_DEADLINE;
@@ -406,5 +454,7 @@ void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_
 uint64_t cell_next_tick(const struct sandbox_cell *cell)
 {
     bool waits_for_rmdir = cell->state == CELL_CLOSING && cell->init_pid == 0 && cell->run_pid == 0;
-    return waits_for_rmdir ? clock_after_ns(CLOSE_RETRY_NS) : cell->deadline_ns;
+    if (waits_for_rmdir)
+        return clock_after_ns(CLOSE_RETRY_NS);
+    return cell->sample_ns < cell->deadline_ns ? cell->sample_ns : cell->deadline_ns;
 }

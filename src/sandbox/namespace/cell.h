@@ -10,6 +10,7 @@
 #pragma once
 
 #include "plan.h"
+#include "sample.h"
 #include "supervisor.h"
 
 enum cell_state { CELL_WAITING, CELL_STARTING, CELL_RUNNING, CELL_CLOSING };
@@ -29,6 +30,11 @@ struct sandbox_cell {
     cpu_set_t cpus;
     uint32_t layers;
     uint64_t begin_ns, deadline_ns;
+    /* Without a memory cgroup: the cell's proc, when to look next, the most
+     * that was seen. */
+    int sample_fd;
+    uint64_t sample_ns;
+    struct sample peak;
     uint64_t close_deadline_ns;
     enum proto_end end;       /* why we killed it */
     struct hutch_error error; /* code != 0: it failed to start */

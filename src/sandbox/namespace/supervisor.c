@@ -17,6 +17,7 @@
  */
 #include "supervisor.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/parse.h"
@@ -26,6 +27,7 @@
 #include "runtime.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -79,6 +81,44 @@ static void reset_library_signals(void)
         syscall(SYS_rt_sigaction, number, &by_default, NULL, sizeof(by_default.mask));
 }
 
+static int write_text(const char *path, const char *text, struct hutch_error *err)
+{
+    auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "write '%s'", path);
+    return 0;
+}
+
+/* An ordinary user is master of a user namespace of its own: in there the rest
+ * goes the same way as for root, but for what only the host can give. */
+static int enter_user_namespace(struct hutch_error *err)
+{
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+    char uid_map[48], gid_map[48];
+
+    snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", uid, uid);
+    snprintf(gid_map, sizeof(gid_map), "%u %u 1\n", gid, gid);
+    if (unshare(CLONE_NEWUSER) < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "make a user namespace");
+    if (write_text("/proc/self/setgroups", "deny", err) < 0 ||
+        write_text("/proc/self/uid_map", uid_map, err) < 0 ||
+        write_text("/proc/self/gid_map", gid_map, err) < 0)
+        return err->code;
+    return 0;
+}
+
+/* Root in name only, as in many containers, is an ordinary user to us. */
+static bool is_privileged(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[2] = {{0}};
+    const uint32_t needed = 1u << CAP_SYS_ADMIN | 1u << CAP_SETUID | 1u << CAP_SETGID;
+
+    return geteuid() == 0 && syscall(SYS_capget, &header, sets) == 0 &&
+           (sets[0].effective & needed) == needed;
+}
+
 /* A mount namespace of our own, so that nothing we mount reaches the host. */
 static int enter_mount_namespace(struct hutch_error *err)
 {
@@ -99,9 +139,9 @@ static int find_cpus(struct supervisor *supervisor, struct hutch_error *err)
 
 static int open_host(struct supervisor *supervisor, struct hutch_error *err)
 {
-    supervisor->is_root = geteuid() == 0;
-    if (!supervisor->is_root)
-        return err_set(err, HUTCH_ERR_ISOLATION, "this version of hutch needs root");
+    supervisor->is_root = is_privileged();
+    if (!supervisor->is_root && enter_user_namespace(err) < 0)
+        return err->code;
     if (find_cpus(supervisor, err) < 0 || enter_mount_namespace(err) < 0)
         return err->code;
     supervisor->pid_ns_fd = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
