@@ -14,8 +14,7 @@ int sample_open(pid_t init_pid, struct hutch_error *err)
 {
     char path[64];
 
-    /* PID 1 stays at the top of the tree; the cell's root is its folder root/. */
-    snprintf(path, sizeof(path), "/proc/%d/root/root/proc", (int)init_pid);
+    snprintf(path, sizeof(path), "/proc/%d/root/proc", (int)init_pid);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "open the cell's '/proc'");

@@ -7,10 +7,10 @@
  *
  * It starts with the tree (see tree.h) as its root, in a copy of the mount
  * namespace of its runtime (runtime.c); the cell's visible root is the tree's
- * folder root/. hutch-init stays at the tree's top; the interpreter is
- * chroot'ed into root/. So the mount of the tree, whose source is a path of
- * the host, appears in nobody's mountinfo, and the cell's tmpfs can hang at
- * scratch/, where no program can reach it but through its bind mounts.
+ * folder root/, and both children are chroot'ed there. So the mount of the
+ * tree, whose source is a path of the host, appears in nobody's mountinfo, and
+ * the cell's tmpfs can hang at scratch/, where no program can reach it but
+ * through its bind mounts.
  *
  * Only async-signal-safe calls here: see plan.h.
  */
@@ -157,8 +157,21 @@ static void tell_launch(const struct cell_plan *plan)
         child_fail(plan, CHILD_WAIT_READY, errno);
 }
 
+/* PID 1's table of mounts is open to everyone in the cell, so it gets the same
+ * root as they have, where the tree's own mount does not show. Returns a
+ * descriptor of hutch-init, which lies outside. */
+static int enter_root(const struct cell_plan *plan)
+{
+    int init_fd = open("/init", O_PATH | O_CLOEXEC);
+    if (init_fd < 0)
+        child_fail(plan, CHILD_EXEC_INIT, errno);
+    if (chroot("/root") < 0 || chdir("/") < 0)
+        child_fail(plan, CHILD_CHROOT, errno);
+    return init_fd;
+}
+
 /* hutch-init's descriptor 0 is its lifeline; it has no other. */
-static void exec_init(const struct cell_plan *plan)
+static void exec_init(const struct cell_plan *plan, int init_fd)
 {
     static char name[] = "hutch-init";
     char *argv[] = {name, NULL};
@@ -168,7 +181,7 @@ static void exec_init(const struct cell_plan *plan)
         child_fail(plan, CHILD_DEATH_SIGNAL, errno);
     if (dup2(plan->lifeline_fd, 0) < 0)
         child_fail(plan, CHILD_EXEC_INIT, errno);
-    execve("/init", argv, envp);
+    syscall(SYS_execveat, init_fd, "", argv, envp, AT_EMPTY_PATH);
     child_fail(plan, CHILD_EXEC_INIT, errno);
 }
 
@@ -181,11 +194,12 @@ void setup_child(struct cell_plan *plan)
     mount_scratch(plan);
     mount_proc(plan);
     set_names_and_loopback(plan);
+    int init_fd = enter_root(plan);
     tell_launch(plan); /* the cell is built */
     close(1);
     close(2);
     child_confine(plan, 0);
     tell_launch(plan); /* nothing in it has a power any more */
-    exec_init(plan);
+    exec_init(plan, init_fd);
     _exit(127);
 }

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The C API as a front door of the conformance and escape suites: one JSON
+ * request a line on standard input, one JSON answer a line on standard output,
+ *
+ *     {"line": 7, "result": {…}}
+ *     {"line": 7, "error": {"code": "…", "message": "…", "retry_safe": true}}
+ *
+ * where "line" is the number of the request. One engine serves all of them;
+ * --threads N threads share it, so answers may come in another order. Uses
+ * the public API only. Ends with status 0 at the end of its input.
+ */
+#include <hutch.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_THREADS 256
+
+struct door {
+    hutch_engine *engine;
+    pthread_mutex_t input;  /* guards stdin and lines */
+    pthread_mutex_t output; /* guards stdout */
+    unsigned long lines;
+};
+
+struct options {
+    struct hutch_engine_options engine;
+    unsigned threads;
+};
+
+static void print_json_string(const char *text)
+{
+    putchar('"');
+    for (const char *at = text; *at; at++) {
+        unsigned char byte = (unsigned char)*at;
+        if (byte < 0x20)
+            printf("\\u%04x", byte);
+        else if (byte == '"' || byte == '\\')
+            printf("\\%c", byte);
+        else
+            putchar(byte);
+    }
+    putchar('"');
+}
+
+static void print_error(const struct hutch_error *err)
+{
+    printf("\"error\": {\"code\": ");
+    print_json_string(hutch_error_name(err->code));
+    printf(", \"message\": ");
+    print_json_string(err->message);
+    printf(", \"retry_safe\": %s}", hutch_error_retry_safe(err) ? "true" : "false");
+}
+
+/* Runs one request; *ret_json is the result, to be freed by hutch_free. */
+static int answer(hutch_engine *engine, const char *line, size_t length, char **ret_json,
+                  struct hutch_error *err)
+{
+    hutch_json_request *request = NULL;
+    hutch_result *result = NULL;
+
+    int code = hutch_json_request_parse(line, length, &request, err);
+    if (code >= 0)
+        code = hutch_run(engine, hutch_json_request_get(request), NULL, &result, err);
+    if (code >= 0)
+        code = hutch_result_to_json(result, ret_json, err);
+    hutch_result_free(result);
+    hutch_json_request_free(request);
+    return code;
+}
+
+/* The next line without its end; -1 at the end of the input. */
+static ssize_t next_line(struct door *door, char **line, size_t *capacity, unsigned long *number)
+{
+    pthread_mutex_lock(&door->input);
+    ssize_t length = getline(line, capacity, stdin);
+    *number = ++door->lines;
+    pthread_mutex_unlock(&door->input);
+    if (length > 0 && (*line)[length - 1] == '\n')
+        length--;
+    return length;
+}
+
+static void *serve(void *user)
+{
+    struct door *door = user;
+    char *line = NULL;
+    size_t capacity = 0;
+    unsigned long number = 0;
+
+    for (ssize_t length; (length = next_line(door, &line, &capacity, &number)) >= 0;) {
+        struct hutch_error err;
+        char *json = NULL;
+        int code = answer(door->engine, line, (size_t)length, &json, &err);
+
+        pthread_mutex_lock(&door->output);
+        printf("{\"line\": %lu, ", number);
+        if (code < 0)
+            print_error(&err);
+        else
+            printf("\"result\": %s", json);
+        printf("}\n");
+        fflush(stdout);
+        pthread_mutex_unlock(&door->output);
+        hutch_free(json);
+    }
+    free(line);
+    return NULL;
+}
+
+static unsigned parse_threads(const char *text)
+{
+    unsigned threads = 0;
+
+    for (; *text >= '0' && *text <= '9' && threads <= MAX_THREADS; text++)
+        threads = threads * 10 + (unsigned)(*text - '0');
+    return *text == '\0' && threads <= MAX_THREADS ? threads : 0;
+}
+
+static int parse_options(int argc, char **argv, struct options *options)
+{
+    hutch_engine_options_init(&options->engine);
+    options->threads = 1;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--threads") == 0)
+            options->threads = parse_threads(argv[i + 1]);
+        else if (strcmp(argv[i], "--helper-dir") == 0)
+            options->engine.helper_dir = argv[i + 1];
+        else if (strcmp(argv[i], "--cache-dir") == 0)
+            options->engine.cache_dir = argv[i + 1];
+        else
+            return -1;
+    }
+    return argc % 2 == 1 && options->threads > 0 ? 0 : -1;
+}
+
+int main(int argc, char **argv)
+{
+    struct door door = {.input = PTHREAD_MUTEX_INITIALIZER, .output = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[MAX_THREADS];
+    struct options options;
+    struct hutch_error err;
+
+    if (parse_options(argc, argv, &options) < 0) {
+        fprintf(stderr, "usage: door [--threads N] [--helper-dir DIR] [--cache-dir DIR]\n");
+        return 2;
+    }
+    if (hutch_engine_new(&options.engine, &door.engine, &err) < 0) {
+        fprintf(stderr, "door: %s\n", err.message);
+        return 1;
+    }
+    for (unsigned i = 0; i < options.threads; i++) {
+        if (pthread_create(&threads[i], NULL, serve, &door) != 0) {
+            fprintf(stderr, "door: cannot start thread %u\n", i + 1);
+            return 1;
+        }
+    }
+    for (unsigned i = 0; i < options.threads; i++)
+        pthread_join(threads[i], NULL);
+    hutch_engine_free(door.engine);
+    return 0;
+}

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The front doors of hutch, behind one call: run(request) -> Outcome.
+
+A request is a dictionary with the fields of a JSON request. CliDoor turns it
+into the options of `hutch run --json` and starts the command; CDoor sends it
+as a line of JSON to the program door.c, which lives as long as the suite and
+runs requests through the C API, several at a time.
+"""
+
+import base64
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import threading
+import time
+
+# Fields of a request that the command line has no option for.
+C_ONLY = {"max_processes", "disk_mb", "max_output_bytes", "output_encoding", "owner"}
+SUFFIX = {"python": ".py", "shell": ".sh", "raw": ".sh"}
+# The kernel takes at most 128 KiB for one argument of a command.
+LARGEST_ARGUMENT = 100_000
+# How much longer than the run's own limit a door may take before it hangs.
+GRACE_SECONDS = 60
+
+
+class DoorFailure(Exception):
+    """A front door broke its own rules: no answer, no JSON, a hang."""
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What came out of a door: a result, or an error of hutch itself."""
+
+    result: dict | None = None
+    error: dict | None = None
+    exit_status: int | None = None  # of the command; None through the C API
+    stdout: bytes = b""  # of the command
+    stderr: bytes = b""
+    seconds: float = 0.0  # as seen from outside
+    encoding: str = "text"  # of stdout and stderr in the result
+
+    def raw(self, stream):
+        """A stream of the program's output as bytes, whatever the encoding."""
+        text = self.result[stream]
+        return base64.b64decode(text, validate=True) if self.encoding == "base64" else text.encode()
+
+
+class CliDoor:
+    """`hutch run`, one process a run."""
+
+    name = "cli"
+
+    def __init__(self, hutch, backend, cache_dir, command_prefix=(), environment=None):
+        self.command = [*command_prefix, str(hutch)]
+        self.backend = backend
+        self.environment = dict(os.environ, HUTCH_CACHE_DIR=str(cache_dir), **(environment or {}))
+
+    def arguments(self, request, folder, via=None):
+        """The options of `hutch run` that say the same as the request."""
+        request = dict(request)
+        code = request.pop("code")
+        language = request.get("language", "python")
+        arguments = []
+        if "language" in request:
+            arguments += ["-l", request.pop("language")]
+        for field, option in (("timeout_seconds", "-t"), ("memory_mb", "-m"), ("cpus", "--cpus")):
+            if field in request:
+                arguments += [option, str(request.pop(field))]
+        for name, value in request.pop("env", {}).items():
+            arguments += ["-e", f"{name}={value}"]
+        backend = request.pop("backend", self.backend)
+        if backend:
+            arguments += ["--backend", backend]
+        for layer in request.pop("require", []):
+            arguments += ["--require", layer]
+        if "stdin" in request:
+            arguments += ["--stdin", str(self._write(folder, "stdin", request.pop("stdin")))]
+        if request:
+            raise ValueError(f"no option of the command line for {sorted(request)}")
+        via = via or ("file" if len(code) > LARGEST_ARGUMENT else "option")
+        if via == "option":
+            return arguments + ["-c", code]
+        return arguments + [str(self._write(folder, "program" + SUFFIX[language], code))]
+
+    def run(self, request, via=None):
+        """Runs a request with --json."""
+        with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+            arguments = self.arguments(request, folder, via)
+            seconds = request.get("timeout_seconds", 30)
+            return self.parse(self.execute(["run", "--json", *arguments], limit=seconds))
+
+    def plain(self, request, options=(), via=None):
+        """Runs a request without --json: output and exit status pass through."""
+        with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+            arguments = self.arguments(request, folder, via)
+            return self.execute(
+                ["run", *options, *arguments], limit=request.get("timeout_seconds", 30)
+            )
+
+    def execute(self, arguments, limit=30.0, cwd=None, stdin=subprocess.DEVNULL):
+        """Starts the command with these arguments and waits for its end."""
+        start = time.monotonic()
+        with subprocess.Popen(
+            self.command + arguments,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=self.environment,
+        ) as process:
+            try:
+                stdout, stderr = process.communicate(timeout=float(limit) + GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise DoorFailure(f"hutch {arguments[0]} did not end") from None
+        return Outcome(
+            exit_status=process.returncode,
+            stdout=stdout,
+            stderr=stderr,
+            seconds=time.monotonic() - start,
+        )
+
+    def start(self, arguments, **options):
+        """Starts the command and returns the process, for tests that watch or kill it."""
+        return subprocess.Popen(
+            self.command + arguments,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **options,
+        )
+
+    @staticmethod
+    def parse(outcome):
+        """Reads what --json printed into the outcome's result or error."""
+        if not outcome.stdout and outcome.exit_status in (2, 125):
+            outcome.error = {"message": outcome.stderr.decode(errors="replace").strip()}
+            return outcome
+        try:
+            answer = json.loads(outcome.stdout.decode())
+        except ValueError as problem:
+            raise DoorFailure(
+                f"--json printed no JSON ({problem}); exit status "
+                f"{outcome.exit_status}, stdout {outcome.stdout[:200]!r}, "
+                f"stderr {outcome.stderr[:400]!r}"
+            ) from None
+        if isinstance(answer, dict) and set(answer) == {"error"}:
+            outcome.error = answer["error"]
+        else:
+            outcome.result = answer
+        return outcome
+
+    @staticmethod
+    def _write(folder, name, content):
+        path = pathlib.Path(folder) / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def close(self):
+        """Nothing is kept alive."""
+        return []
+
+
+class CDoor:
+    """The C API, through door.c: one engine for the whole suite."""
+
+    name = "c"
+
+    def __init__(self, program, backend, cache_dir, threads, helper_dir=None):
+        self.backend = backend
+        command = [str(program), "--threads", str(threads), "--cache-dir", str(cache_dir)]
+        if helper_dir:
+            command += ["--helper-dir", str(helper_dir)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.lock = threading.Lock()
+        self.lines = 0
+        self.waiting = {}
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    @property
+    def pid(self):
+        """The process that holds the engine."""
+        return self.process.pid
+
+    def run(self, request, via=None):
+        """Runs a request; via is a matter of the command line only."""
+        del via
+        request = dict(request)
+        if self.backend:
+            request.setdefault("backend", self.backend)
+        outcome = self.send(json.dumps(request), request.get("timeout_seconds", 30))
+        outcome.encoding = request.get("output_encoding", "text")
+        return outcome
+
+    def send(self, line, limit=30.0):
+        """Sends one line of text as it is."""
+        start = time.monotonic()
+        future = concurrent.futures.Future()
+        with self.lock:
+            if self.process.poll() is not None:
+                raise DoorFailure(f"door has ended with status {self.process.returncode}")
+            self.lines += 1
+            self.waiting[self.lines] = future
+            try:
+                self.process.stdin.write(line.encode() + b"\n")
+                self.process.stdin.flush()
+            except OSError as problem:
+                raise DoorFailure(f"door: {problem}") from None
+        try:
+            seconds = limit if isinstance(limit, (int, float)) else 30.0
+            answer = future.result(timeout=min(seconds, 300) + GRACE_SECONDS)
+        except concurrent.futures.TimeoutError:
+            raise DoorFailure("door gave no answer") from None
+        return Outcome(
+            result=answer.get("result"), error=answer.get("error"), seconds=time.monotonic() - start
+        )
+
+    def _read(self):
+        for line in self.process.stdout:
+            try:
+                answer = json.loads(line.decode())
+                future = self.waiting.pop(answer["line"])
+            except (ValueError, KeyError) as problem:
+                self._fail_all(f"door answered {line[:200]!r}: {problem!r}")
+                continue
+            future.set_result(answer)
+        self._fail_all("door has ended")
+
+    def _fail_all(self, reason):
+        for number in list(self.waiting):
+            future = self.waiting.pop(number, None)
+            if future:
+                future.set_exception(DoorFailure(reason))
+
+    def close(self):
+        """Ends the door; what it leaves to complain about."""
+        self.process.stdin.close()
+        try:
+            status = self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return ["door did not end within 20 s after the end of its input"]
+        return [] if status == 0 else [f"door ended with status {status}"]

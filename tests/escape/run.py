@@ -1,0 +1,259 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs hostile programs in cells and checks that nothing came of it.
+
+    run.py --hutch build/hutch
+
+Each case has to show two things: every attempt of the program was denied (its
+verdicts, see escape_cases.py), and the host is as it was before (host.py). Needs
+root: the host has to be looked at as a whole. Ends with the line
+"N passed, N failed, N skipped"; exit status 0 when all of it passed.
+"""
+
+import argparse
+import os
+import pathlib
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+import escape_cases
+import host
+
+import doors  # of ../conformance, whose path escape_cases has added
+import expect
+import report
+
+
+NOBODY = 65534
+
+
+class Suite:
+    """What cases share: the doors, the host, and the host's secrets."""
+
+    def __init__(self, options, folder):
+        self.options = options
+        self.cache = options.cache_dir or folder / "cache"
+        self.marker = "marker-" + secrets.token_hex(8)
+        self.door = None
+        self.files = []
+        self.host = host.Host()
+        self.cli = doors.CliDoor(
+            options.hutch, None, self.cache, environment={"ESCAPE_MARKER": self.marker}
+        )
+        self.secrets = [
+            text.encode()
+            for text in (
+                self.marker,
+                self.host.token,
+                str(options.hutch.parent),
+                str(self.cache),
+                os.getcwd() + "/",
+                self.host.name,
+            )
+            if len(text) >= 6
+        ]
+
+    def prepare(self):
+        """Lays out the host's secrets, opens the doors, and makes the runs that may
+        leave something: the cache, the supervisor of the door c."""
+        os.environ["ESCAPE_MARKER"] = self.marker
+        for place in ("/root", "/tmp", "/home", "/dev/shm", "/run"):
+            self.files.append(pathlib.Path(place) / f"escape-{self.host.token}")
+            self.files[-1].write_text(self.marker)
+        self.door = doors.CDoor(
+            self.options.door_program, None, self.cache, 16, self.options.helper_dir
+        )
+        for door in (self.cli, self.door):
+            for language, code in (("python", "print(1)"), ("shell", "echo 1")):
+                outcome = door.run({"code": code, "language": language})
+                if outcome.result is None or outcome.result["stdout"] != "1\n":
+                    raise doors.DoorFailure(
+                        f"no cell can be started through {door.name}: "
+                        f"{outcome.error or outcome.result}"
+                    )
+
+    def door_for(self, request):
+        """The command line where it can say all of the request, else the C API."""
+        return self.door if set(request) & doors.C_ONLY else self.cli
+
+    def find_secrets(self, outcome, verdicts):
+        """What of the host's secrets a program got to see."""
+        result = outcome.result
+        texts = {
+            "stdout": result["stdout"].encode(),
+            "stderr": result["stderr"].encode(),
+            "value": (result["value"] or "").encode(),
+            "error": repr(result["error"]).encode(),
+            **{f"dump of {name}": data for name, data in verdicts.dumps.items()},
+        }
+        return [
+            f"{name} shows {secret.decode()} of the host"
+            for name, text in texts.items()
+            for secret in self.secrets
+            if secret in text
+        ]
+
+    def run_program(
+        self, program, attempts, request=None, expectation=None, door=None, unfinished=False
+    ):
+        """Runs one hostile program; returns its outcome and what does not hold."""
+        request, token = escape_cases.compose(program, request)
+        outcome = (door or self.door_for(request)).run(request)
+        if outcome.result is None:
+            return outcome, [f"no result but an error: {outcome.error}"]
+        expectation = {"is": "OK", **(expectation or {})}
+        fields = {"stdout": {"match": ""}, **expectation}
+        problems = expect.check(fields, outcome)
+        problems += expect.check_form(outcome, request.get("language", "python"))
+        verdicts = escape_cases.parse_verdicts(outcome.result["stdout"], token)
+        problems += escape_cases.check_verdicts(verdicts, attempts, unfinished)
+        problems += self.find_secrets(outcome, verdicts)
+        return outcome, problems
+
+    def close(self):
+        """Ends the doors and takes the traces of the suite away."""
+        problems = self.door.close() if self.door else []
+        for file in self.files:
+            file.unlink(missing_ok=True)
+        return problems + self.host.close()
+
+
+def run_twin(case):
+    """Runs the same program outside, as nobody, to show that its attempts can succeed."""
+    if "Seccomp:\t0" not in host.read("/proc/self/status"):
+        return []  # a filter of the host's own would answer in the cell's place
+    request, token = escape_cases.compose(case.body["program"], case.body.get("request"))
+    with tempfile.TemporaryDirectory(prefix="escape-suite-twin-") as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        run = subprocess.run(
+            ["/usr/bin/python3", "-I", "-c", request["code"]],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            user=NOBODY,
+            group=NOBODY,
+            extra_groups=[],
+            env={"PATH": "/usr/bin:/bin", **request["env"]},
+        )
+    outcomes = dict(escape_cases.parse_verdicts(run.stdout, token).reported)
+    return [
+        f"twin outside: {name}: {outcomes.get(name)} (expected {', '.join(expected)}) {run.stderr}"
+        for name, expected in case.body["twin"].items()
+        if not escape_cases.is_safe(outcomes.get(name, "no verdict"), expected)
+    ]
+
+
+def run_body(suite, case):
+    """The program or the procedure of a case."""
+    if callable(case.body):
+        return case.body(suite)
+    body = case.body
+    _, problems = suite.run_program(
+        body["program"],
+        body["attempts"],
+        body.get("request"),
+        body["expect"],
+        unfinished=body.get("unfinished", False),
+    )
+    if body["twin"]:
+        problems += run_twin(case)
+    return problems
+
+
+def run_case(suite, case, outcomes):
+    """Runs one case between two looks at the host."""
+    start = time.monotonic()
+    suite.host.settle()
+    before, offset, disk = suite.host.snapshot(), host.clock_offset(), host.used_disk_mb()
+    try:
+        problems = run_body(suite, case)
+    except report.Skip as skip:
+        outcomes.skip(case.id, case.promise, str(skip))
+        return
+    except doors.DoorFailure as failure:
+        problems = [str(failure)]
+    except Exception:
+        problems = [traceback.format_exc()]
+    problems += suite.host.differences(before)
+    if abs(host.clock_offset() - offset) > 1:
+        problems.append("host: the clock was set")
+    if not callable(case.body) and case.body.get("disk") and host.used_disk_mb() - disk > 400:
+        problems.append(f"host: {host.used_disk_mb() - disk} MB of the disk are gone")
+    outcomes.done(case.id, case.promise, problems, time.monotonic() - start)
+
+
+def parse_options(arguments):
+    """The command line of this program."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hutch", type=pathlib.Path, required=True, help="the program hutch")
+    parser.add_argument("--door-program", type=pathlib.Path, help="the built conformance/door.c")
+    parser.add_argument("--without-layer", type=pathlib.Path, help="the built without_layer.c")
+    parser.add_argument("--helper-dir", type=pathlib.Path, help="folder of hutch-supervisor")
+    parser.add_argument("--cache-dir", type=pathlib.Path, help="default: a temporary one")
+    parser.add_argument(
+        "--sanitized", action="store_true", help="the build has sanitizers: allow more memory"
+    )
+    parser.add_argument("--only", help="ids of cases, with commas")
+    parser.add_argument("--tap", action="store_true", help="print TAP instead of a summary")
+    options = parser.parse_args(arguments)
+    options.hutch = options.hutch.resolve()
+    tests = options.hutch.parent / "tests"
+    options.door_program = options.door_program or tests / "conformance" / "door"
+    options.without_layer = options.without_layer or tests / "escape" / "without_layer"
+    return options
+
+
+def choose(only):
+    """The cases to run."""
+    every = escape_cases.load_all()
+    if not only:
+        return every
+    wanted = only.split(",")
+    unknown = set(wanted) - {case.id for case in every}
+    if unknown:
+        sys.exit(f"no such case: {', '.join(sorted(unknown))}")
+    return [case for case in every if case.id in wanted]
+
+
+def missing(options):
+    """Why the suite cannot run at all; None when it can."""
+    if os.geteuid() != 0:
+        return "the escape suite looks at the whole host and needs root"
+    for program in (options.hutch, options.door_program, options.without_layer):
+        if not program.is_file():
+            return f"no program {program}"
+    return None
+
+
+def main():
+    """Runs the suite; returns its exit status."""
+    options = parse_options(sys.argv[1:])
+    chosen = choose(options.only)
+    outcomes = report.Report("escape", len(chosen) + 1, options.tap)
+    reason = missing(options)
+    if reason:
+        outcomes.bail_out(reason)
+        return 1
+    with tempfile.TemporaryDirectory(prefix="escape-suite-") as folder:
+        suite = Suite(options, pathlib.Path(folder))
+        try:
+            suite.prepare()
+            for case in chosen:
+                run_case(suite, case, outcomes)
+        except doors.DoorFailure as failure:
+            outcomes.bail_out(str(failure))
+            return 1
+        finally:
+            problems = suite.close()
+        outcomes.done("nothing-left", "after the suite nothing is left of it", problems, 0)
+    return outcomes.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
