@@ -22,9 +22,9 @@ WATCHED_HIERARCHIES = ("memory", "pids", "cpu", "cpuacct", "freezer")
 SYSCTLS = """kernel/core_pattern kernel/hostname kernel/domainname kernel/modprobe kernel/panic
 kernel/printk kernel/pid_max kernel/randomize_va_space kernel/sysrq kernel/threads-max
 kernel/yama/ptrace_scope kernel/unprivileged_userns_clone
-kernel/apparmor_restrict_unprivileged_userns fs/file-max fs/suid_dumpable net/ipv4/ip_forward net/ipv4/ping_group_range
-net/ipv4/ip_unprivileged_port_start user/max_user_namespaces vm/overcommit_memory vm/swappiness
-vm/max_map_count""".split()
+kernel/apparmor_restrict_unprivileged_userns fs/file-max fs/suid_dumpable
+net/ipv4/ip_forward net/ipv4/ping_group_range net/ipv4/ip_unprivileged_port_start
+user/max_user_namespaces vm/overcommit_memory vm/swappiness vm/max_map_count""".split()
 HASHED = [
     "/etc/passwd",
     "/etc/group",
@@ -248,9 +248,8 @@ class Host:
         return before.split()[4], after
 
     def _is_ours(self, entry):
-        """Whether a name in a shared folder was made by hutch or by this suite."""
-        unit_tests = entry.startswith("hutch-test-")
-        return self.token in entry or (entry.startswith("hutch") and not unit_tests)
+        """Whether a name in a shared folder is of the kind that hutch makes, or of this suite."""
+        return self.token in entry or re.fullmatch(r"hutch(-(cache-)?\d+.*)?", entry) is not None
 
     def _is_anothers(self, entry):
         """Whether a name belongs to another run of this suite, beside this one."""

@@ -929,6 +929,7 @@ def many_cells(suite):
     request = {"code": "echo x", "language": "shell"}
     for _ in range(20):
         suite.door.run(request)
+    suite.host.settle()
     before, resident = growth(suite), resident_mb(suite.door.pid)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(suite.door.run, [request] * 300))
