@@ -137,7 +137,8 @@ struct hutch_engine_options {
     const char *python;     /* absolute path of the Python interpreter; default /usr/bin/python3 */
     const char *bash;       /* absolute path of bash; default /bin/bash */
     const char *cgroup;     /* path below each cgroup hierarchy that cells are made under;
-                               default: the cgroup of this process */
+                               default: the cgroup of this process, or the nearest
+                               above it where groups can be made */
     uint32_t uid_base;      /* first host uid for cells, as root; default 1879048192 */
     uint32_t uid_count;     /* how many; 1 to 65536; default 4096 */
 };
@@ -322,12 +323,13 @@ HUTCH_PUBLIC void hutch_json_request_free(hutch_json_request *request);
 
 /* ---- doctor ------------------------------------------------------------ */
 
-/* Probes every layer by using it in a cell made for the purpose, and gives a
- * report as one JSON object: {"backends": {...}, "layers": [{"name",
- * "in_force", "reason", "mend"}], "runtimes": [...], "cgroup": ...}; DESIGN in
- * docs/doctor.md. *ret_json is the caller's, to be freed by hutch_free. It
- * succeeds on a host that cannot isolate: the report then says why.
- * Errors: HELPER, NO_MEMORY, SYSTEM. */
+/* Makes a whole cell to see which layers are in force, and gives a report as one
+ * JSON object: {"version", "can_run", "reason", "mend", "backends": [{"name",
+ * "available", "reason"}], "layers": [{"name", "in_force", "reason", "mend"}],
+ * "runtimes": [{"language", "interpreter", "available", "reason", "mend"}],
+ * "cgroup": {"layout", "controllers"}}. *ret_json is the caller's, to be freed by
+ * hutch_free. It succeeds on a host that cannot isolate: the report then says
+ * why. Errors: NO_MEMORY, SYSTEM. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_doctor(hutch_engine *engine, char **ret_json,
                                                struct hutch_error *err);
 

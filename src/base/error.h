@@ -28,8 +28,7 @@ int err_errno(struct hutch_error *err, int code, int sys_errno, const char *form
  * gives way and the cause stays whole. Returns the error's code. */
 int err_context(struct hutch_error *err, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Marks the error as "outcome unknown": the code may have run. The one place
- * where that happens is the hand-over of code in sandbox/run.c. */
+/* Marks the error as "outcome unknown": the code may have run. */
 void err_mark_maybe_ran(struct hutch_error *err);
 
 /* One row of errors.def. */

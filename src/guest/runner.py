@@ -298,14 +298,12 @@ def keep_value(statement):
 def enter_main():
     """
     Makes the program's __main__ and gives its names: those that the
-    interpreter's own would have. ``__file__`` is not among them, for the
-    program's file lies where nobody put it; inspect and multiprocessing, which
-    ask the module, find it.
+    interpreter's own would have for a file.
     """
-    kind = type("module", (type(sys),), {"__module__": "builtins", "__file__": PROGRAM})
-    module = kind("__main__")
+    module = type(sys)("__main__")
     names = vars(module)
     names["__builtins__"] = builtins
+    names["__file__"] = PROGRAM
     names["__loader__"] = SourceFileLoader("__main__", PROGRAM)
     if "__annotations__" in globals():  # up to 3.13
         names["__annotations__"] = {}

@@ -32,8 +32,8 @@ static const char *env_pointers[ENV_POINTERS + 1];
     "[ -e \"$line\" ] || { echo \"$0: $line: no such interpreter\" >&2; exit 127; }\n"             \
     "exec \"$0\"\n"
 static char script_path[64];
-static const char *const run_by_bash[] = {"/bin/bash", script_path, NULL};
-static const char *const run_by_first_line[] = {"/bin/bash", "-c", EXEC_SCRIPT, script_path, NULL};
+static const char *run_by_bash[] = {NULL, script_path, NULL};
+static const char *run_by_first_line[] = {NULL, "-c", EXEC_SCRIPT, script_path, NULL};
 
 static int read_all(int fd, void *data, size_t length)
 {
@@ -114,7 +114,7 @@ static void make_room_for_env(size_t length)
     setrlimit(RLIMIT_STACK, &stack);
 }
 
-int script_receive(int channel_fd, const char *path, const char *const **argv,
+int script_receive(int channel_fd, const char *bash, const char *path, const char *const **argv,
                    const char *const **envp)
 {
     struct wire_header header;
@@ -150,6 +150,7 @@ int script_receive(int channel_fd, const char *path, const char *const **argv,
     if (strlen(path) >= sizeof(script_path))
         return -ENAMETOOLONG;
     memcpy(script_path, path, strlen(path) + 1);
+    run_by_bash[0] = run_by_first_line[0] = bash;
     bool first_line = header.length > 2 && code[0] == '#' && code[1] == '!';
     *argv = first_line ? run_by_first_line : run_by_bash;
     return 0;

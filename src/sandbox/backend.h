@@ -5,8 +5,9 @@
  * no descriptor crosses it, so a cell may as well be a virtual machine behind
  * one serial line.
  *
- * One cell belongs to one thread. Every call that waits takes a deadline and
- * the cancel descriptor of the request.
+ * One cell belongs to one thread. cell_next_event, the call that waits for the
+ * program, takes a deadline and the cancel descriptor of the request; the others
+ * have a limit of their own, of seconds.
  */
 #pragma once
 
@@ -50,7 +51,8 @@ struct cell_exit {
 struct cell_event {
     enum cell_event_type type;
     uint32_t layers;
-    const char *data; /* valid until the next call on the cell */
+    uint64_t begin_ns; /* STARTED: when the interpreter's process was made */
+    const char *data;  /* valid until the next call on the cell */
     size_t length;
     enum wire_type report_type;
     uint16_t report_flags;

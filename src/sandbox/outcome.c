@@ -36,6 +36,7 @@ enum limit {
     LIMIT_NONE,
     LIMIT_OF_TIME,
     LIMIT_OF_MEMORY,
+    LIMIT_OF_ALLOCATION, /* one was refused, as the program says */
     LIMIT_OF_OUTPUT,
     LIMIT_OF_CPU_TIME,
     LIMIT_OF_DISK,
@@ -81,6 +82,12 @@ static void append_sentence(struct buf *out, enum limit limit, const struct outc
         buf_appendf(out,
                     "memory limit of %" PRIu64 " MB exceeded; hold less in memory at once or raise "
                     "memory_mb",
+                    request->memory_mb);
+        break;
+    case LIMIT_OF_ALLOCATION:
+        buf_appendf(out,
+                    "the program was refused memory that it asked for (memory limit of %" PRIu64
+                    " MB); ask for less at once or raise memory_mb",
                     request->memory_mb);
         break;
     case LIMIT_OF_OUTPUT:
@@ -255,7 +262,7 @@ static enum limit limit_of_claim(const struct claim *claim, const struct cell_ex
     bool hit = exit->process_limit_hits > 0;
 
     if (type_ends_in(claim, "MemoryError") || claim->sys_errno == ENOMEM)
-        return LIMIT_OF_MEMORY;
+        return exit->oom_kills > 0 ? LIMIT_OF_MEMORY : LIMIT_OF_ALLOCATION;
     if (claim->sys_errno == ENOSPC || claim->sys_errno == EDQUOT || claim->sys_errno == EFBIG)
         return LIMIT_OF_DISK;
     if (claim->sys_errno == EAGAIN && hit)

@@ -9,6 +9,7 @@
  * from inside the cell and is only shown, never believed: see outcome.h.
  */
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/limits.h"
 #include "capture.h"
 #include "engine.h"
@@ -16,6 +17,7 @@
 #include "request.h"
 #include "result.h"
 
+#include <poll.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -38,7 +40,7 @@ struct run {
     struct cell_exit exit;
     uint32_t layers;
     bool stopped;
-    uint64_t begin_ns, sent_ns;
+    uint64_t begin_ns, start_ns; /* of the call; of the interpreter */
 };
 
 static void run_done(struct run *run)
@@ -112,6 +114,7 @@ static int take_events(struct run *run, struct hutch_error *err)
         switch (event.type) {
         case CELL_STARTED:
             run->layers = event.layers;
+            run->start_ns = event.begin_ns;
             deadline_ns = clock_after_ns(limit_ns + GRACE_NS);
             break;
         case CELL_FAILED:
@@ -165,7 +168,7 @@ static int fill_result(struct run *run, struct hutch_result *result, struct hutc
     result->layers = run->layers;
     result->duration_ms = (double)run->exit.duration_ns / (double)NS_PER_MS;
     result->cpu_ms = (double)run->exit.cpu_ns / (double)NS_PER_MS;
-    result->queue_ms = (double)(run->sent_ns - run->begin_ns) / (double)NS_PER_MS;
+    result->queue_ms = (double)(run->start_ns - run->begin_ns) / (double)NS_PER_MS;
     result->peak_memory_bytes = run->exit.peak_memory_bytes;
     struct outcome_facts facts = {
         .exit = &run->exit,
@@ -194,13 +197,18 @@ static int run_request(struct hutch_engine *engine, struct run *run, struct hutc
 {
     struct cell_spec spec = {.request = run->request};
 
+    if (run->options && run->options->size < sizeof(*run->options))
+        return err_set(err, HUTCH_ERR_INVALID, "run_options.size: %zu is not %zu",
+                       run->options->size, sizeof(*run->options));
     if (request_validate(run->request, err) < 0)
         return err->code;
+    int cancel = cancel_fd(run->options ? run->options->cancel : NULL);
+    if (cancel >= 0 && fd_wait(cancel, POLLIN, 0) != 0)
+        return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller before the start");
     capture_init(&run->out, run->request->max_output_bytes);
     capture_init(&run->err, run->request->max_output_bytes);
     if (engine->backend->ops->cell_start(engine->backend, &spec, &run->cell, err) < 0)
         return err->code;
-    run->sent_ns = clock_now_ns();
     struct hutch_result *result = NULL;
     if (result_new(run->request, run->ops->name, &result, err) < 0)
         return err->code;

@@ -269,7 +269,7 @@ class Host:
         except OSError:
             return []
 
-    def differences(self, before, seconds=1.0):
+    def differences(self, before, seconds=3.0):
         """What differs from an earlier snapshot, once the dust has settled."""
         changes = []
 

@@ -866,13 +866,13 @@ def test_asyncio_is_not_shadowed(start):
 def test_paths_and_arguments(start):
     engine = start()
     (engine.home / "mine.py").write_text("x = 7")
-    code = b"import sys, mine\nprint(sys.argv, mine.x, '__file__' in globals(), sys.path)"
+    code = b"import sys, mine\nprint(sys.argv, mine.x, __file__, sys.path)"
     engine.send(RUN, code)
     stdout = engine.finish().stdout.decode()
     code = "import sys; print(sys.path)"
     path = subprocess.check_output([PYTHON, *OPTIONS, "-c", code], text=True)
     path = [str(engine.home), *ast.literal_eval(path)]
-    assert stdout == f"['main.py'] 7 False {path}\n"
+    assert stdout == f"['main.py'] 7 {engine.program} {path}\n"
 
 
 def test_home_is_left_empty(run):

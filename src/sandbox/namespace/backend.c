@@ -5,8 +5,9 @@
  * and the channel to the runner. The thread that runs the request polls them
  * together; nothing is shared with other cells but the control socket.
  *
- * Lock: backend.lock guards helper. The send of one small packet, at most a
- * second, is the only call under it that may wait, apart from the spawn.
+ * Lock: backend.lock guards helper. Under it waits the send of one small packet,
+ * at most a second, and the replacing of a dead supervisor: at most five seconds
+ * for its end and ten for the next one's hello.
  */
 #include "sandbox/backend.h"
 
@@ -61,8 +62,7 @@ static bool helper_is_alive(const struct helper *helper)
 {
     if (helper->control_fd < 0)
         return false;
-    struct pollfd entry = {.fd = helper->control_fd, .events = POLLIN};
-    return poll(&entry, 1, 0) == 0;
+    return fd_wait(helper->control_fd, POLLIN, 0) == 0;
 }
 
 /* Called with the lock held. */
@@ -141,25 +141,43 @@ static void ends_done(struct cell_ends *ends)
         close(ends->fds[i]);
 }
 
-/* Makes one pair; mine is kept by the cell, the other goes to the supervisor. */
-static int add_pair(struct cell_ends *ends, const int pair[2], int *ret_mine)
+/* Of each pair the first is kept by the cell, the other goes to the supervisor. */
+static void add_pair(struct cell_ends *ends, const int pair[2], int *ret_mine)
 {
     *ret_mine = pair[0];
     ends->fds[ends->count++] = pair[1];
+}
+
+static int add_pipe(struct cell_ends *ends, int *ret_mine)
+{
+    int pair[2];
+
+    if (fd_pipe(pair) < 0)
+        return -1;
+    add_pair(ends, pair, ret_mine);
+    return 0;
+}
+
+static int add_socket(struct cell_ends *ends, int type, int *ret_mine)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, pair) < 0)
+        return -1;
+    add_pair(ends, pair, ret_mine);
     return 0;
 }
 
 static int open_ends(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
 {
-    int pair[2];
-
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ||
-        add_pair(ends, pair, &cell->event_fd) < 0 || fd_pipe(pair) < 0 ||
-        add_pair(ends, pair, &cell->stdout_fd) < 0 || fd_pipe(pair) < 0 ||
-        add_pair(ends, pair, &cell->stderr_fd) < 0 ||
-        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0 ||
-        add_pair(ends, pair, &cell->channel_fd) < 0)
+    if (add_socket(ends, SOCK_SEQPACKET, &cell->event_fd) < 0 ||
+        add_pipe(ends, &cell->stdout_fd) < 0 || add_pipe(ends, &cell->stderr_fd) < 0 ||
+        add_socket(ends, SOCK_STREAM, &cell->channel_fd) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the cell's pipes");
+    /* A program may open the other end itself, and take what poll promised. */
+    if (fcntl(cell->stdout_fd, F_SETFL, O_NONBLOCK) < 0 ||
+        fcntl(cell->stderr_fd, F_SETFL, O_NONBLOCK) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the cell's pipes");
     return 0;
 }
 
@@ -347,7 +365,7 @@ static int read_output(struct cell *cell, int *fd, enum cell_event_type type,
                        struct cell_event *ret_event, struct hutch_error *err)
 {
     ssize_t count = read(*fd, cell->data, sizeof(cell->data));
-    if (count < 0 && errno == EINTR)
+    if (count < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     if (count < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the program's output");
@@ -408,7 +426,8 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
     }
     switch ((enum proto_event_type)event.type) {
     case PROTO_STARTED:
-        *ret_event = (struct cell_event){.type = CELL_STARTED, .layers = event.layers};
+        *ret_event = (struct cell_event){
+            .type = CELL_STARTED, .layers = event.layers, .begin_ns = event.begin_ns};
         return 1;
     case PROTO_EXITED:
         take_exit(cell, &event, ret_event);

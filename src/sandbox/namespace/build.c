@@ -210,6 +210,15 @@ static int take_uid(struct supervisor *supervisor, struct sandbox_cell *cell,
     return 0;
 }
 
+/* The program's own user owns its pipes, or it could not open /dev/stdout. */
+static int own_pipes(const struct sandbox_cell *cell, struct hutch_error *err)
+{
+    if (cell->uid != 0 && (fchown(cell->fds[PROTO_FD_STDOUT], cell->uid, cell->uid) < 0 ||
+                           fchown(cell->fds[PROTO_FD_STDERR], cell->uid, cell->uid) < 0))
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "give the cell its pipes");
+    return 0;
+}
+
 static int make_cgroup(struct supervisor *supervisor, struct sandbox_cell *cell,
                        struct build *build, struct hutch_error *err)
 {
@@ -262,6 +271,12 @@ static int map_ids(struct supervisor *supervisor, struct sandbox_cell *cell,
     uid_t uid = cell->uid != 0 ? cell->uid : getuid();
     gid_t gid = cell->uid != 0 ? (gid_t)uid : getgid();
 
+    /* The kernel lets its own root write system settings by uid alone. */
+    if (uid == 0 && supervisor->uid_0_is_root)
+        return err_set(err, HUTCH_ERR_ISOLATION,
+                       "a cell would run as the host's root; run hutch as an ordinary user, or "
+                       "give root CAP_SYS_ADMIN, CAP_SETUID and CAP_SETGID");
+
     snprintf(text, sizeof(text), "%d %u 1\n", CELL_UID, uid);
     if (write_map(cell->init_pid, "uid_map", text, err) < 0)
         return err->code;
@@ -307,7 +322,7 @@ static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell, 
                       struct hutch_error *err)
 {
     pid_t pid = clone_init(supervisor, cell, build);
-    if (pid < 0 && (errno == EPERM || errno == EINVAL || errno == ENOSPC)) {
+    if (pid < 0 && (errno == EPERM || errno == EINVAL)) {
         if (namespaces_probe(supervisor, err) < 0)
             return err->code;
         pid = clone_init(supervisor, cell, build);
@@ -315,6 +330,8 @@ static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell, 
     if (pid < 0)
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "clone into new namespaces");
     cell->init_pid = pid;
+    if (supervisor_watch(supervisor, cell->init_pidfd, WATCH_CELL_INIT, cell->index, err) < 0)
+        return err->code;
     if ((supervisor->namespaces & CLONE_NEWUSER) && map_ids(supervisor, cell, err) < 0)
         return err->code;
     char mapped = 1;
@@ -389,42 +406,33 @@ static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, s
     build->plan.init_pidfd = cell->init_pidfd;
     cell->begin_ns = clock_now_ns();
     cell->deadline_ns = clock_after_ns(cell->start.timeout_ns);
-    pid_t pid = supervisor->is_root ? clone_run_by_stepping(supervisor, cell, build)
-                                    : clone_run_by_messenger(cell, build);
+    pid_t pid = supervisor->can_step ? clone_run_by_stepping(supervisor, cell, build)
+                                     : clone_run_by_messenger(cell, build);
     if (pid < 0)
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "clone the interpreter's process");
     cell->run_pid = pid;
-    return 0;
-}
-
-static int watch_cell(struct supervisor *supervisor, struct sandbox_cell *cell,
-                      struct hutch_error *err)
-{
-    if (supervisor_watch(supervisor, cell->report_fd, WATCH_CELL_REPORT, cell->index, err) < 0 ||
-        supervisor_watch(supervisor, cell->init_pidfd, WATCH_CELL_INIT, cell->index, err) < 0 ||
-        supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, err) < 0)
-        return err->code;
-    int oom_fd = cgroup_cell_oom_fd(cell->cgroup);
-    if (oom_fd >= 0 &&
-        supervisor_watch(supervisor, oom_fd, WATCH_CELL_MEMORY, cell->index, err) < 0)
-        return err->code;
-    return 0;
+    return supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, err);
 }
 
 static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
                       struct hutch_error *err)
 {
     if (open_pipes(build, err) < 0 || take_uid(supervisor, cell, err) < 0 ||
-        make_cgroup(supervisor, cell, build, err) < 0)
+        own_pipes(cell, err) < 0 || make_cgroup(supervisor, cell, build, err) < 0)
         return err->code;
     plan_cell(supervisor, cell, build);
+    cell->report_fd = TAKE_FD(build->report[0]);
+    cell->lifeline_fd = TAKE_FD(build->lifeline[1]);
+    int oom_fd = cgroup_cell_oom_fd(cell->cgroup);
+    if (supervisor_watch(supervisor, cell->report_fd, WATCH_CELL_REPORT, cell->index, err) < 0 ||
+        (oom_fd >= 0 &&
+         supervisor_watch(supervisor, oom_fd, WATCH_CELL_MEMORY, cell->index, err) < 0))
+        return err->code;
     if (start_init(supervisor, cell, build, err) < 0 || start_run(supervisor, cell, build, err) < 0)
         return err->code;
     cgroup_cell_joined(cell->cgroup); /* the children have their own copies */
     cell->layers = 0;                 /* until they confirm */
-    cell->report_fd = TAKE_FD(build->report[0]);
-    cell->lifeline_fd = TAKE_FD(build->lifeline[1]);
-    return watch_cell(supervisor, cell, err);
+    return 0;
 }
 
 int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell, struct hutch_error *err)

@@ -82,10 +82,18 @@ static void cell_free(struct supervisor *supervisor, struct sandbox_cell *cell)
     free(cell);
 }
 
+static void reap(pid_t *pid)
+{
+    if (*pid > 0 && waitpid(*pid, NULL, WNOHANG) != 0)
+        *pid = 0;
+}
+
 /* Frees the cell once its processes and its cgroups are gone. The uid goes
  * last: nobody else gets it before. */
 static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
 {
+    reap(&cell->run_pid);
+    reap(&cell->init_pid);
     if (cell->init_pid > 0 || cell->run_pid > 0)
         return;
     if (!cgroup_cell_remove(cell->cgroup)) {
@@ -232,7 +240,11 @@ static void conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
         fail(supervisor, cell, &cell->error);
         return;
     }
-    struct proto_event event = {.type = PROTO_STARTED, .layers = cell->layers};
+    struct proto_event event = {
+        .type = PROTO_STARTED,
+        .layers = cell->layers,
+        .begin_ns = cell->begin_ns,
+    };
     cell->state = CELL_RUNNING;
     tell(cell, &event);
     if (!(cell->layers & HUTCH_LAYER_CGROUP_MEMORY) && cell->init_pid > 0) {
@@ -315,20 +327,18 @@ static struct cgroup_usage usage_of(const struct sandbox_cell *cell, const struc
     return usage;
 }
 
-static void tell_exit(struct sandbox_cell *cell, int status, const struct rusage *waited)
+static void tell_exit(struct sandbox_cell *cell, int status, const struct cgroup_usage *usage)
 {
-    struct cgroup_usage usage = usage_of(cell, waited);
-
-    bool out_of_memory = usage.oom_kills > 0 && WIFSIGNALED(status);
+    bool out_of_memory = usage->oom_kills > 0 && WIFSIGNALED(status);
     struct proto_event event = {
         .type = PROTO_EXITED,
         .end = cell->end == PROTO_END_EXIT && out_of_memory ? PROTO_END_MEMORY : cell->end,
         .wait_status = status,
         .duration_ns = clock_now_ns() - cell->begin_ns,
-        .cpu_ns = usage.cpu_ns,
-        .peak_memory_bytes = usage.peak_memory_bytes,
-        .oom_kills = usage.oom_kills,
-        .process_limit_hits = usage.pids_max_hits,
+        .cpu_ns = usage->cpu_ns,
+        .peak_memory_bytes = usage->peak_memory_bytes,
+        .oom_kills = usage->oom_kills,
+        .process_limit_hits = usage->pids_max_hits,
     };
     tell(cell, &event);
 }
@@ -357,13 +367,15 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
         if (cell->state == CELL_CLOSING)
             return;
     }
+    struct cgroup_usage usage = usage_of(cell, &waited);
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-    if (killed && cell->end == PROTO_END_EXIT && init_is_dying(cell)) {
+    /* A v2 group that runs out of memory takes PID 1 along: no outside hand. */
+    if (killed && cell->end == PROTO_END_EXIT && usage.oom_kills == 0 && init_is_dying(cell)) {
         struct proto_event event = {.type = PROTO_LOST};
         err_set(&event.error, HUTCH_ERR_HELPER, "hutch-init was killed from outside the cell");
         tell(cell, &event);
     } else {
-        tell_exit(cell, status, &waited);
+        tell_exit(cell, status, &usage);
     }
     begin_close(supervisor, cell);
 }
@@ -422,7 +434,7 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
 
 static void tick_sample(struct sandbox_cell *cell)
 {
-    struct sample sample = sample_take(cell->sample_fd);
+    struct sample sample = sample_take(cell->sample_fd, cell->start.memory_bytes);
 
     cell->sample_ns = clock_after_ns(SAMPLE_INTERVAL_NS);
     if (sample.memory_bytes > cell->peak.memory_bytes)
@@ -453,8 +465,7 @@ void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_
 
 uint64_t cell_next_tick(const struct sandbox_cell *cell)
 {
-    bool waits_for_rmdir = cell->state == CELL_CLOSING && cell->init_pid == 0 && cell->run_pid == 0;
-    if (waits_for_rmdir)
+    if (cell->state == CELL_CLOSING)
         return clock_after_ns(CLOSE_RETRY_NS);
     return cell->sample_ns < cell->deadline_ns ? cell->sample_ns : cell->deadline_ns;
 }

@@ -247,7 +247,7 @@ static json_t *make_report(const struct helper_options *options, uint32_t layers
 {
     struct diagnosis diagnosis = {{0}, {0}};
 
-    if (failure)
+    if (failure && failure->code == HUTCH_ERR_ISOLATION)
         diagnose_namespaces(&diagnosis);
     return json_pack("{s:s, s:b, s:o, s:o, s:[{s:s, s:b, s:o}], s:o, s:[o, o], s:o}", "version",
                      hutch_version(), "can_run", !failure, "reason",

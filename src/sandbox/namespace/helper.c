@@ -287,7 +287,7 @@ void helper_end(struct helper *helper)
     if (helper->pid > 0) {
         /* Without a pidfd the host reaps for us and the pid is no longer ours. */
         if (helper->pidfd >= 0 &&
-            fd_wait(helper->pidfd, POLLIN, clock_after_ns(END_SECONDS * NS_PER_SECOND)) == 0)
+            fd_wait(helper->pidfd, POLLIN, clock_after_ns(END_SECONDS * NS_PER_SECOND)) <= 0)
             pidfd_send_signal(helper->pidfd, SIGKILL, NULL, 0);
         /* ECHILD where the host program ignores SIGCHLD: reaped already. */
         if (helper->pidfd >= 0)

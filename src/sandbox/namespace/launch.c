@@ -20,6 +20,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define REPORT_FD (WIRE_CHANNEL_FD + 1)
+#define READY_FD (WIRE_CHANNEL_FD + 2)
+
 /* A cell dies before anything else when the host's memory runs out. */
 static void offer_to_oom_killer(void)
 {
@@ -30,8 +33,15 @@ static void offer_to_oom_killer(void)
     }
 }
 
-/* Waits for the next word of setup_child. */
-static void wait_for_setup(const struct cell_plan *plan)
+/* Waits until the cell is built: setup_child says so. */
+static void wait_until_built(const struct cell_plan *plan)
+{
+    child_wait(plan, plan->ready_fds[0], CHILD_WAIT_READY);
+}
+
+/* Waits until PID 1 has given its powers up and is hutch-init: its exec closes
+ * the pipe. Had it failed instead, its end would be this process's as well. */
+static void wait_until_confined(const struct cell_plan *plan)
 {
     char word;
     ssize_t count;
@@ -39,15 +49,34 @@ static void wait_for_setup(const struct cell_plan *plan)
     do
         count = read(plan->ready_fds[0], &word, 1);
     while (count < 0 && errno == EINTR);
-    if (count != 1)
-        child_fail(plan, CHILD_WAIT_READY, count < 0 ? errno : EPIPE);
+    if (count != 0)
+        child_fail(plan, CHILD_WAIT_READY, count < 0 ? errno : EPROTO);
+}
+
+/* Moves what the program gets, and the two pipes to the others, out of the way
+ * of the places that they go to: a supervisor with many cells has descriptors
+ * everywhere. */
+static void move_descriptors(struct cell_plan *plan)
+{
+    int *const fds[] = {&plan->stdin_fd,   &plan->stdout_fd, &plan->stderr_fd,
+                        &plan->channel_fd, &plan->report_fd, &plan->ready_fds[0]};
+
+    for (size_t i = 0; i < ARRAY_LENGTH(fds); i++) {
+        if (*fds[i] < 0)
+            continue;
+        int moved = fcntl(*fds[i], F_DUPFD_CLOEXEC, READY_FD + 1);
+        if (moved < 0)
+            child_fail(plan, CHILD_DESCRIPTORS, errno);
+        *fds[i] = moved;
+    }
 }
 
 /* What does not need the finished cell, while setup_child builds it. The
  * resource limits come first: raising one takes a power outside of the cell. */
-static void prepare(const struct cell_plan *plan)
+static void prepare(struct cell_plan *plan)
 {
     close(plan->ready_fds[1]);
+    move_descriptors(plan);
     offer_to_oom_killer();
     int error = cgroup_join(plan->join_fds, plan->join_count);
     if (error < 0)
@@ -78,23 +107,22 @@ static void enter_cell(const struct cell_plan *plan)
 }
 
 /* Only what the program may have, the channel, which the runner keeps from its
- * children, and the two pipes to the
- * others, which the exec closes: nothing of the supervisor's stays open in the cell. */
+ * children, and the two pipes, which the exec closes: nothing of the
+ * supervisor's stays open in the cell. */
 static void place_descriptors(struct cell_plan *plan)
 {
-    const int report_fd = WIRE_CHANNEL_FD + 1;
-    const int ready_fd = WIRE_CHANNEL_FD + 2;
+    close_range(0, READY_FD, 0);
     int input = plan->stdin_fd;
     if (input < 0)
         input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (input < 0 || dup2(input, 0) < 0 || dup2(plan->stdout_fd, 1) < 0 ||
+    if (input < 0 || (input > 0 && dup2(input, 0) < 0) || dup2(plan->stdout_fd, 1) < 0 ||
         dup2(plan->stderr_fd, 2) < 0 || dup2(plan->channel_fd, WIRE_CHANNEL_FD) < 0 ||
-        dup3(plan->report_fd, report_fd, O_CLOEXEC) < 0 ||
-        dup3(plan->ready_fds[0], ready_fd, O_CLOEXEC) < 0)
+        dup3(plan->report_fd, REPORT_FD, O_CLOEXEC) < 0 ||
+        dup3(plan->ready_fds[0], READY_FD, O_CLOEXEC) < 0 || fcntl(0, F_SETFD, 0) < 0)
         child_fail(plan, CHILD_DESCRIPTORS, errno);
-    plan->report_fd = report_fd;
-    plan->ready_fds[0] = ready_fd;
-    if (close_range(3, WIRE_CHANNEL_FD - 1, 0) < 0 || close_range(ready_fd + 1, ~0U, 0) < 0)
+    plan->report_fd = REPORT_FD;
+    plan->ready_fds[0] = READY_FD;
+    if (close_range(READY_FD + 1, ~0U, 0) < 0)
         child_fail(plan, CHILD_DESCRIPTORS, errno);
 }
 
@@ -124,7 +152,7 @@ static void report_ready(const struct cell_plan *plan, uint32_t layers)
 void launch_child(struct cell_plan *plan)
 {
     prepare(plan);
-    wait_for_setup(plan); /* the cell is built */
+    wait_until_built(plan);
     enter_cell(plan);
     place_descriptors(plan);
     child_confine(plan, plan->landlock_abi);
@@ -137,12 +165,12 @@ void launch_child(struct cell_plan *plan)
     const char *const *argv = plan->argv;
     const char *const *envp = plan->envp;
     if (plan->language == PROTO_SHELL) {
-        int error = script_receive(WIRE_CHANNEL_FD, CELL_SCRIPT, &argv, &envp);
+        int error = script_receive(WIRE_CHANNEL_FD, argv[0], CELL_SCRIPT, &argv, &envp);
         if (error < 0)
             child_fail(plan, CHILD_SCRIPT, -error);
         close(WIRE_CHANNEL_FD);
     }
-    wait_for_setup(plan); /* PID 1 has given its powers up */
+    wait_until_confined(plan);
     /* Last, or the two children would share a processor while others idle. */
     if (sched_setaffinity(0, sizeof(plan->cpus), &plan->cpus) < 0)
         child_fail(plan, CHILD_AFFINITY, errno);

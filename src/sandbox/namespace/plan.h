@@ -127,6 +127,9 @@ struct child_report {
 /* Reports a failed step and ends the child. */
 NORETURN void child_fail(const struct cell_plan *plan, enum child_step step, int error);
 
+/* Waits for one byte on a pipe; its end is a failure. */
+void child_wait(const struct cell_plan *plan, int fd, enum child_step step);
+
 /* Becomes the cell's user; the capabilities in the user namespace stay. */
 void child_set_ids(const struct cell_plan *plan);
 

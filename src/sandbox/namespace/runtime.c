@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 
 #define BUILD_LIMIT_SECONDS 600
+#define BUILD_RESULT_FD 3
 
 static const char *const names[] = {[PROTO_PYTHON] = "python", [PROTO_SHELL] = "shell"};
 
@@ -147,11 +148,14 @@ NORETURN static void build_in_child(const struct tree_spec *spec, int result_fd)
 {
     struct hutch_error err;
 
+    /* Copies of the supervisor's descriptors would keep them open and watched. */
+    if (dup2(result_fd, BUILD_RESULT_FD) < 0 || close_range(BUILD_RESULT_FD + 1, ~0U, 0) < 0)
+        _exit(1);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(BUILD_LIMIT_SECONDS);
     if (tree_build(spec, &err) == 0)
         memset(&err, 0, sizeof(err));
-    IGNORE_RESULT(write(result_fd, &err, sizeof(err)) != (ssize_t)sizeof(err));
+    IGNORE_RESULT(write(BUILD_RESULT_FD, &err, sizeof(err)) != (ssize_t)sizeof(err));
     _exit(0);
 }
 
@@ -169,17 +173,20 @@ static int start_build(struct supervisor *supervisor, struct runtime *runtime,
     int error = errno;
     close(fds[1]);
     runtime->build_fd = fds[0];
-    if (pid < 0) {
+    if (pid < 0)
         err_errno(err, HUTCH_ERR_SYSTEM, error, "fork to build a tree");
-    } else {
-        runtime->build_pid = pid;
-        runtime->state = RUNTIME_BUILDING;
-        if (supervisor_watch(supervisor, runtime->build_fd, WATCH_BUILD, runtime->language, err) ==
-            0)
-            return 0;
+    if (pid < 0 ||
+        supervisor_watch(supervisor, runtime->build_fd, WATCH_BUILD, runtime->language, err) < 0) {
+        close(TAKE_FD(runtime->build_fd));
+        if (pid > 0) {
+            kill(pid, SIGKILL);
+            IGNORE_RESULT(waitpid(pid, NULL, 0) < 0);
+        }
+        return err->code;
     }
-    close(TAKE_FD(runtime->build_fd));
-    return err->code;
+    runtime->build_pid = pid;
+    runtime->state = RUNTIME_BUILDING;
+    return 0;
 }
 
 int runtime_prepare(struct supervisor *supervisor, struct runtime *runtime, struct hutch_error *err)

@@ -3,6 +3,7 @@
 #include "sample.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/limits.h"
 
 #include <dirent.h>
@@ -21,7 +22,16 @@ int sample_open(pid_t init_pid, struct hutch_error *err)
     return fd;
 }
 
-/* The number of KiB behind "Pss:". */
+/* The number that a text begins with, after blanks; 0 for none. */
+static uint64_t number_in(const char *text)
+{
+    uint64_t number = 0;
+
+    for (text += strspn(text, " "); *text >= '0' && *text <= '9' && number < UINT32_MAX; text++)
+        number = number * 10 + (uint64_t)(*text - '0');
+    return number;
+}
+
 static uint64_t pss_of(int proc_fd, const char *pid)
 {
     char path[300];
@@ -32,15 +42,25 @@ static uint64_t pss_of(int proc_fd, const char *pid)
     if (buf_read_file(&text, proc_fd, path, &ignored) < 0)
         return 0;
     const char *line = strstr(buf_text(&text), "\nPss:");
-    uint64_t kib = 0;
-    for (line = line ? line + strlen("\nPss:") : ""; *line == ' ';)
-        line++;
-    for (; *line >= '0' && *line <= '9' && kib < UINT32_MAX; line++)
-        kib = kib * 10 + (uint64_t)(*line - '0');
-    return KIB(kib);
+    return line ? KIB(number_in(line + strlen("\nPss:"))) : 0;
 }
 
-struct sample sample_take(int proc_fd)
+/* The second number of statm, in pages. */
+static uint64_t resident_of(int proc_fd, const char *pid)
+{
+    char path[300];
+    auto_buf struct buf text = BUF_MAX(LIMIT_PROC_FILE_BYTES);
+    struct hutch_error ignored;
+
+    snprintf(path, sizeof(path), "%s/statm", pid);
+    if (buf_read_file(&text, proc_fd, path, &ignored) < 0)
+        return 0;
+    const char *blank = strchr(buf_text(&text), ' ');
+    return blank ? number_in(blank) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+/* Adds the processes up, each by its share until the deadline. */
+static struct sample add_up(int proc_fd, uint64_t share_until_ns)
 {
     struct sample sample = {0};
     int copy = openat(proc_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -54,9 +74,20 @@ struct sample sample_take(int proc_fd)
     for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
         if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
             continue;
+        bool share = share_until_ns != 0 && clock_now_ns() < share_until_ns;
         sample.processes++;
-        sample.memory_bytes += pss_of(proc_fd, entry->d_name);
+        sample.memory_bytes +=
+            share ? pss_of(proc_fd, entry->d_name) : resident_of(proc_fd, entry->d_name);
     }
     closedir(folder);
+    return sample;
+}
+
+struct sample sample_take(int proc_fd, uint64_t limit_bytes)
+{
+    struct sample sample = add_up(proc_fd, 0);
+
+    if (sample.memory_bytes > limit_bytes)
+        sample = add_up(proc_fd, clock_after_ns(SAMPLE_BUDGET_NS));
     return sample;
 }

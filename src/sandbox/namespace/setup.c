@@ -76,7 +76,7 @@ void child_set_ids(const struct cell_plan *plan)
         child_fail(plan, CHILD_SET_IDS, errno);
 }
 
-static void wait_for_byte(const struct cell_plan *plan, int fd, enum child_step step)
+void child_wait(const struct cell_plan *plan, int fd, enum child_step step)
 {
     char byte;
     ssize_t count;
@@ -150,6 +150,7 @@ static void set_names_and_loopback(const struct cell_plan *plan)
     close(fd);
 }
 
+/* Once, when the cell is built; the exec of hutch-init then closes the pipe. */
 static void tell_launch(const struct cell_plan *plan)
 {
     char word = 1;
@@ -188,7 +189,7 @@ static void exec_init(const struct cell_plan *plan, int init_fd)
 void setup_child(struct cell_plan *plan)
 {
     close(plan->mapped_fds[1]); /* so that a dead supervisor is an end of file */
-    wait_for_byte(plan, plan->mapped_fds[0], CHILD_WAIT_MAP);
+    child_wait(plan, plan->mapped_fds[0], CHILD_WAIT_MAP);
     join_cgroup(plan);
     child_set_ids(plan);
     mount_scratch(plan);
@@ -199,7 +200,6 @@ void setup_child(struct cell_plan *plan)
     close(1);
     close(2);
     child_confine(plan, 0);
-    tell_launch(plan); /* nothing in it has a power any more */
     exec_init(plan, init_fd);
     _exit(127);
 }

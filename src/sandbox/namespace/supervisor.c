@@ -54,6 +54,11 @@ int supervisor_watch(struct supervisor *supervisor, int fd, enum watch_kind kind
     return 0;
 }
 
+void supervisor_unwatch(struct supervisor *supervisor, int fd)
+{
+    epoll_ctl(supervisor->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
 /* ---- starting ---------------------------------------------------------- */
 
 static void raise_descriptor_limit(void)
@@ -119,6 +124,23 @@ static bool is_privileged(void)
            (sets[0].effective & needed) == needed;
 }
 
+/* Whether uid 0 is the host's root: the first line of the map then begins with
+ * it and gives it to itself. */
+static bool uid_0_is_root(void)
+{
+    auto_buf struct buf map = BUF_MAX(LIMIT_PROC_FILE_BYTES);
+    struct hutch_error ignored;
+
+    if (buf_read_file(&map, AT_FDCWD, "/proc/self/uid_map", &ignored) < 0)
+        return true;
+    const char *text = buf_text(&map);
+    text += strspn(text, " ");
+    if (text[0] != '0' || text[1] != ' ')
+        return false;
+    text += 1 + strspn(text + 1, " ");
+    return text[0] == '0' && text[1] == ' ';
+}
+
 /* A mount namespace of our own, so that nothing we mount reaches the host. */
 static int enter_mount_namespace(struct hutch_error *err)
 {
@@ -140,6 +162,7 @@ static int find_cpus(struct supervisor *supervisor, struct hutch_error *err)
 static int open_host(struct supervisor *supervisor, struct hutch_error *err)
 {
     supervisor->is_root = is_privileged();
+    supervisor->uid_0_is_root = uid_0_is_root();
     if (!supervisor->is_root && enter_user_namespace(err) < 0)
         return err->code;
     if (find_cpus(supervisor, err) < 0 || enter_mount_namespace(err) < 0)
@@ -148,6 +171,7 @@ static int open_host(struct supervisor *supervisor, struct hutch_error *err)
     supervisor->mount_ns_fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (supervisor->pid_ns_fd < 0 || supervisor->mount_ns_fd < 0)
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open the own namespaces");
+    supervisor->can_step = setns(supervisor->pid_ns_fd, CLONE_NEWPID) == 0;
     supervisor->landlock_abi = landlock_abi();
     return 0;
 }
@@ -196,6 +220,10 @@ static int open_loop(struct supervisor *supervisor, struct hutch_error *err)
 
 static void abandon_all(struct supervisor *supervisor)
 {
+    if (supervisor->control_fd >= 0) {
+        supervisor_unwatch(supervisor, supervisor->control_fd);
+        close(supervisor->control_fd);
+    }
     supervisor->control_fd = -1;
     for (size_t i = 0; i < LIMIT_CELLS; i++) {
         if (supervisor->cells[i])
@@ -218,7 +246,6 @@ static void handle_control(struct supervisor *supervisor)
         cell_create(supervisor, &start, fds, fd_count);
         return;
     }
-    close(supervisor->control_fd);
     abandon_all(supervisor);
 }
 
@@ -245,7 +272,7 @@ static void handle_event(struct supervisor *supervisor, uint64_t tag)
         handle_control(supervisor);
         break;
     case WATCH_ENGINE:
-        close(PROTO_ENGINE_PIDFD);
+        supervisor_unwatch(supervisor, PROTO_ENGINE_PIDFD);
         abandon_all(supervisor);
         break;
     case WATCH_BUILD:

@@ -40,7 +40,9 @@ struct supervisor {
     const char *helper_dir;
     const char *cache_dir;
     const char *cgroup_parent;
-    bool is_root;
+    bool is_root;        /* with the capabilities that making cells takes */
+    bool uid_0_is_root;  /* uid 0 is the host's root, not that of a user namespace */
+    bool can_step;       /* into a cell's pid namespace and back */
     unsigned namespaces; /* CLONE_NEW* flags that every cell gets */
     bool cgroup_ns;
     int landlock_abi;
@@ -69,6 +71,9 @@ enum watch_kind {
     WATCH_CELL_MEMORY,
 };
 
-/* Watches fd for input; closing the descriptor ends it. */
+/* Watches fd for input, until it is closed here and in every forked child. */
 MUST_CHECK int supervisor_watch(struct supervisor *supervisor, int fd, enum watch_kind kind,
                                 size_t index, struct hutch_error *err);
+
+/* Ends that. */
+void supervisor_unwatch(struct supervisor *supervisor, int fd);

@@ -372,6 +372,9 @@ static int build_new(int trees, const struct tree_spec *spec, const struct pytho
     if (text < 0 || write(text, manifest->data, manifest->length) != (ssize_t)manifest->length)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "write the manifest of a tree");
     snprintf(name, sizeof(name), "%s-%016jx", spec->name, (uintmax_t)hash_text(manifest));
+    /* One of that name is there when its manifest was lost: it was found unfit. */
+    if (renameat(trees, name, trees, ".old") == 0 && folder_remove(trees, ".old", err) < 0)
+        return err->code;
     if (renameat(trees, ".new", trees, name) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "name the new tree '%s'", name);
     return 0;
