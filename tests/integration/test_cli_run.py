@@ -244,7 +244,7 @@ def test_the_text_of_a_limit_cannot_forge_lines():
     answer = hutch("run", "-c", code)
     assert answer.returncode == 1
     lines = answer.stderr.decode().split("\n")
-    assert lines[-2].startswith("hutch: memory limit of 512 MB exceeded; ")
+    assert lines[-2].startswith("hutch: the program was refused memory that it asked for ")
     assert lines[-2].isprintable() and lines[-1] == ""
 
 
