@@ -332,7 +332,7 @@ static bool is_syntax_error(struct line line, uint32_t *ret_number, struct line 
 {
     uint32_t number = 0;
 
-    if (!skip(&line, OUTCOME_SHELL_SCRIPT ": line "))
+    if (!skip(&line, WIRE_SHELL_FILE ": line "))
         return false;
     while (line.length > 0 && *line.data >= '0' && *line.data <= '9' && number < 100000000) {
         number = number * 10 + (uint32_t)(*line.data - '0');

@@ -16,9 +16,6 @@
 
 #include <hutch.h>
 
-/* A shell program's file inside a cell, as bash names it in its messages. */
-#define OUTCOME_SHELL_SCRIPT "/run/main.sh"
-
 /* The runner's claim about an exception: hostile text, not NUL-terminated. */
 struct claim {
     bool present;

@@ -18,6 +18,10 @@
 
 #define WIRE_CHANNEL_FD 1000
 
+/* Where a program's text lies in a cell: tracebacks and messages name it. */
+#define WIRE_PYTHON_FILE "/run/main.py"
+#define WIRE_SHELL_FILE "/run/main.sh"
+
 struct wire_header {
     uint32_t length;  /* of the payload that follows */
     uint16_t type;    /* enum wire_type */

@@ -137,7 +137,7 @@ static void plan_environment(struct cell_plan *plan, unsigned cpus)
 static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
 {
     static const char *const python[] = {
-        "-I", "-B", "-X", "utf8", "/usr/lib/hutch/runner.pyc", CELL_PROGRAM};
+        "-I", "-B", "-X", "utf8", "/usr/lib/hutch/runner.pyc", WIRE_PYTHON_FILE};
     size_t count = 0;
 
     plan->argv[count++] = runtime->interpreter;

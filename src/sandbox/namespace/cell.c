@@ -276,7 +276,7 @@ static void handle_message(struct supervisor *supervisor, struct sandbox_cell *c
         return;
     }
     if (cell->end == PROTO_END_EXIT)
-        cell->end = PROTO_END_OUTPUT;
+        cell->end = (enum proto_end)stop.end;
     kill_cell(cell);
 }
 

@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "proto.h"
+#include "slots.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -29,9 +30,6 @@
 #define END_SECONDS 5
 #define DEFAULT_PYTHON "/usr/bin/python3"
 #define DEFAULT_BASH "/bin/bash"
-#define DEFAULT_UID_BASE 1879048192u
-#define DEFAULT_UID_COUNT 4096u
-#define UID_COUNT_MAX 65536u
 
 /* ---- options ----------------------------------------------------------- */
 
@@ -110,13 +108,13 @@ static int fill_options(const struct hutch_engine_options *given, struct helper_
     if (given->size < sizeof(*given))
         return err_set(err, HUTCH_ERR_INVALID, "size: %zu is not set by hutch_engine_options_init",
                        given->size);
-    options->uid_base = given->uid_base ? given->uid_base : DEFAULT_UID_BASE;
-    options->uid_count = given->uid_count ? given->uid_count : DEFAULT_UID_COUNT;
-    if (options->uid_count > UID_COUNT_MAX || options->uid_base > UINT32_MAX - 1 - UID_COUNT_MAX ||
-        options->uid_base < 1000)
+    options->uid_base = given->uid_base ? given->uid_base : SLOTS_DEFAULT_BASE;
+    options->uid_count = given->uid_count ? given->uid_count : SLOTS_DEFAULT_COUNT;
+    if (options->uid_count > SLOTS_COUNT_MAX ||
+        options->uid_base > UINT32_MAX - 1 - SLOTS_COUNT_MAX || options->uid_base < 1000)
         return err_set(err, HUTCH_ERR_INVALID,
                        "uid_base, uid_count: %u, %u is not a range of 1 to %u uids from 1000 up",
-                       options->uid_base, options->uid_count, UID_COUNT_MAX);
+                       options->uid_base, options->uid_count, SLOTS_COUNT_MAX);
     if (copy_text("python", given->python, DEFAULT_PYTHON, true, &options->python, err) < 0 ||
         copy_text("bash", given->bash, DEFAULT_BASH, true, &options->bash, err) < 0 ||
         copy_text("cgroup", given->cgroup, "", false, &options->cgroup, err) < 0)
@@ -233,17 +231,15 @@ static int wait_for_hello(const struct helper *helper, struct hutch_error *err)
 int helper_spawn(const struct helper_options *options, struct helper *ret_helper,
                  struct hutch_error *err)
 {
-    char path[PATH_MAX + 32], version[16], uid_base[16], uid_count[16];
+    char path[PATH_MAX + 32], uid_base[16], uid_count[16];
     int sockets[2];
 
     snprintf(path, sizeof(path), "%s/hutch-supervisor", options->helper_dir);
-    snprintf(version, sizeof(version), "%u", (unsigned)PROTO_VERSION);
     snprintf(uid_base, sizeof(uid_base), "%u", options->uid_base);
     snprintf(uid_count, sizeof(uid_count), "%u", options->uid_count);
     char name[] = "hutch-supervisor";
     char *argv[PROTO_ARG_END + 1] = {
         name,
-        [PROTO_ARG_VERSION] = version,
         [PROTO_ARG_HELPER_DIR] = options->helper_dir,
         [PROTO_ARG_CACHE_DIR] = options->cache_dir,
         [PROTO_ARG_PYTHON] = options->python,

@@ -26,8 +26,6 @@
 #define CELL_UID 1000
 #define CELL_GID 1000
 #define CELL_HOME "/home/user"
-#define CELL_PROGRAM "/run/main.py" /* a python program's text, as tracebacks name it */
-#define CELL_SCRIPT "/run/main.sh"  /* a shell program's text, and its $0 */
 
 #define PLAN_JOIN_FDS 4
 #define PLAN_ENV_MAX 24

@@ -94,13 +94,12 @@ struct proto_event {
 
 /* engine -> supervisor on the event socket */
 struct proto_stop {
-    uint32_t end; /* PROTO_END_OUTPUT */
+    uint32_t end; /* enum proto_end: why */
 };
 
-/* Positional arguments of hutch-supervisor. An empty string is the default. */
+/* Positional arguments of hutch-supervisor; an empty PROTO_ARG_CGROUP is the default. */
 enum proto_argument {
-    PROTO_ARG_VERSION = 1,
-    PROTO_ARG_HELPER_DIR,
+    PROTO_ARG_HELPER_DIR = 1,
     PROTO_ARG_CACHE_DIR,
     PROTO_ARG_PYTHON,
     PROTO_ARG_BASH,

@@ -366,7 +366,7 @@ int main(int argc, char **argv)
     struct proto_hello hello = {.version = PROTO_VERSION};
     struct supervisor *supervisor = calloc(1, sizeof(*supervisor));
 
-    if (argc != PROTO_ARG_END || !supervisor)
+    if (!supervisor)
         return 1;
     prctl(PR_SET_NAME, "hutch-superv");
     raise_descriptor_limit();
@@ -374,7 +374,10 @@ int main(int argc, char **argv)
     umask(022);
     if (chdir("/") < 0)
         return 1;
-    int code = start(supervisor, argv, &hello.error);
+    /* Another version may pass others: it shall read ours in the hello. */
+    int code = argc == PROTO_ARG_END ? start(supervisor, argv, &hello.error)
+                                     : err_set(&hello.error, HUTCH_ERR_HELPER,
+                                               "hutch-supervisor got %d arguments", argc - 1);
     if (code == 0)
         memset(&hello.error, 0, sizeof(hello.error));
     bool told = send(PROTO_CONTROL_FD, &hello, sizeof(hello), MSG_NOSIGNAL) > 0;

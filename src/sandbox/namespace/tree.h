@@ -15,7 +15,6 @@
  *                             kernel makes PID 1 non-dumpable when it starts
  *         cpu/N/              online, possible and present for N processors;
  *                             root/sys/devices/system/cpu shows one
- *         empty, void/        a file and a folder to hide others behind
  *     .new/                   a tree that is being built
  *
  * The host's files are copied, never linked; nothing in the tree can be

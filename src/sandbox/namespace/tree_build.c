@@ -73,14 +73,14 @@ static int make_processors(int dir_fd, struct hutch_error *err)
 
 static int make_surroundings(int dir_fd, const struct tree_spec *spec, struct hutch_error *err)
 {
-    static const char *const folders[] = {"root", "scratch", "void"};
+    static const char *const folders[] = {"root", "scratch"};
     char init[PATH_MAX];
 
     for (size_t i = 0; i < ARRAY_LENGTH(folders); i++) {
         if (make_folder(dir_fd, folders[i], err) < 0)
             return err->code;
     }
-    if (make_file(dir_fd, "empty", "", err) < 0 || make_processors(dir_fd, err) < 0)
+    if (make_processors(dir_fd, err) < 0)
         return err->code;
     snprintf(init, sizeof(init), "%s/hutch-init", spec->helper_dir);
     if (copy_single_file(init, dir_fd, "init", 0111, err) < 0) {
