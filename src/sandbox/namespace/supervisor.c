@@ -353,7 +353,6 @@ static int start(struct supervisor *supervisor, char **argv, struct hutch_error 
     supervisor->cgroup_parent = argv[PROTO_ARG_CGROUP];
     runtime_init(&supervisor->runtimes[PROTO_PYTHON], PROTO_PYTHON, argv[PROTO_ARG_PYTHON]);
     runtime_init(&supervisor->runtimes[PROTO_SHELL], PROTO_SHELL, argv[PROTO_ARG_BASH]);
-    supervisor->record = SLOTS_RECORD_NONE;
     if (open_loop(supervisor, err) < 0 || open_host(supervisor, err) < 0 ||
         open_resources(supervisor, argv[PROTO_ARG_UID_BASE], argv[PROTO_ARG_UID_COUNT], err) < 0)
         return err->code;
@@ -368,6 +367,7 @@ int main(int argc, char **argv)
 
     if (!supervisor)
         return 1;
+    supervisor->record = SLOTS_RECORD_NONE;
     prctl(PR_SET_NAME, "hutch-superv");
     raise_descriptor_limit();
     reset_library_signals();
