@@ -51,7 +51,7 @@ struct cell_exit {
 struct cell_event {
     enum cell_event_type type;
     uint32_t layers;
-    uint64_t begin_ns; /* STARTED: when the interpreter's process was made */
+    uint64_t begin_ns; /* STARTED: when the interpreter began, monotonic clock */
     const char *data;  /* valid until the next call on the cell */
     size_t length;
     enum wire_type report_type;

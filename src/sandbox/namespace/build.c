@@ -404,8 +404,7 @@ static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, s
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open '%s'", path);
     build->plan.mount_ns_fd = build->mount_ns_fd;
     build->plan.init_pidfd = cell->init_pidfd;
-    cell->begin_ns = clock_now_ns();
-    cell->deadline_ns = clock_after_ns(cell->start.timeout_ns);
+    cell->deadline_ns = clock_after_ns(CELL_START_LIMIT_NS);
     pid_t pid = supervisor->can_step ? clone_run_by_stepping(supervisor, cell, build)
                                      : clone_run_by_messenger(cell, build);
     if (pid < 0)

@@ -221,9 +221,11 @@ static bool take_report(struct sandbox_cell *cell, bool *ret_end)
     *ret_end = count == 0;
     if (count != (ssize_t)sizeof(report))
         return false;
-    if (report.step == CHILD_READY)
+    if (report.step == CHILD_READY) {
         cell->layers = report.layers;
-    else if (cell->error.code == 0)
+        cell->begin_ns = clock_now_ns();
+        cell->deadline_ns = clock_after_ns(cell->start.timeout_ns);
+    } else if (cell->error.code == 0)
         cell_report_error(cell, &report, &cell->error);
     return true;
 }
@@ -234,7 +236,7 @@ static void conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
     close_fd(&cell->report_fd);
     if (cell->error.code == 0 && cell->layers == 0)
         err_set(&cell->error, HUTCH_ERR_ISOLATION,
-                cell->end == PROTO_END_TIMEOUT ? "the cell was not ready within the time limit"
+                cell->end == PROTO_END_TIMEOUT ? "the cell was not ready within 30 seconds"
                                                : "the cell died while it was made");
     if (cell->error.code != 0) {
         fail(supervisor, cell, &cell->error);

@@ -4,14 +4,19 @@
  *
  *   WAITING    its runtime's tree is being built
  *   STARTING   both children are cloned; the interpreter is not exec'd yet
- *   RUNNING    the interpreter runs; the deadline counts since its clone
+ *   RUNNING    the interpreter runs; its time counts from the moment that its
+ *              process is ready to exec it
  *   CLOSING    everything is being killed; nothing is told to the engine any more
  */
 #pragma once
 
+#include "base/clock.h"
 #include "plan.h"
 #include "sample.h"
 #include "supervisor.h"
+
+/* For making a cell, which a busy host may delay; no program's time. */
+#define CELL_START_LIMIT_NS (30 * NS_PER_SECOND)
 
 enum cell_state { CELL_WAITING, CELL_STARTING, CELL_RUNNING, CELL_CLOSING };
 

@@ -79,7 +79,7 @@ enum proto_end {
 struct proto_event {
     uint32_t type;
     uint32_t layers;
-    uint64_t begin_ns; /* STARTED: when the interpreter's process was made, monotonic clock */
+    uint64_t begin_ns; /* STARTED: when the interpreter began, monotonic clock */
     /* EXITED only */
     uint32_t end;         /* enum proto_end */
     int32_t wait_status;  /* as of waitpid */
