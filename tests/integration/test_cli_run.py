@@ -310,3 +310,60 @@ def test_bench_as_a_table():
         assert re.search(rf"^{re.escape(name)} +2( +[0-9.]+){{3}}", text, flags=re.MULTILINE)
     assert len(re.findall(r"aim: adds at most 4 ms; (met|missed)", text)) == 2
     assert re.search(r"^layers in force: user_ns, ", text, flags=re.MULTILINE)
+
+
+# -- what an attack on the engine found --------------------------------------------
+
+
+LINGER = """
+import array, os, socket, struct, sys
+listener = socket.socket()
+listener.bind(("127.0.0.1", 0))
+listener.listen(1)
+near = socket.socket()
+near.connect(listener.getsockname())
+far, _ = listener.accept()
+near.setblocking(False)
+try:
+    while True:
+        near.send(b"x" * 65536)
+except BlockingIOError:
+    pass
+near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 1000000))
+print("linger", struct.unpack("ii", near.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)))
+channel = socket.socket(fileno=os.dup(1000))
+for sent in (near, far):
+    descriptors = array.array("i", [sent.fileno()])
+    try:
+        channel.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+    except OSError as error:
+        print(type(error).__name__)
+"""
+
+
+def test_descriptors_sent_to_the_engine_do_not_hold_it_up():
+    start = time.monotonic()
+    answer = hutch("run", "-t", "5", "-c", LINGER)
+    assert time.monotonic() - start < 20
+    lines = answer.stdout.decode().splitlines()
+    assert lines[0] == "linger (0, 0)"
+    assert answer.returncode == 0
+
+
+def test_tables_of_the_whole_host_are_hidden():
+    files = "/proc/locks /proc/swaps /proc/partitions /proc/kallsyms"
+    boot_id = "/proc/sys/kernel/random/boot_id"
+    answer = hutch("run", "-l", "shell", "-c",
+                   f"cat {files} {boot_id}; ls -A /proc/pressure /proc/fs; echo end")
+    assert answer.stdout == b"/proc/fs:\n\n/proc/pressure:\nend\n"
+
+
+def test_a_cell_cannot_take_memory_through_socket_buffers():
+    code = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+before = s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+print(s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == before)
+"""
+    assert hutch("run", "-c", code).stdout == b"True\n"

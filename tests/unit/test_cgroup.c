@@ -621,7 +621,10 @@ static void limits_become_writes(void **state)
     assert_string_equal(settings[0].value, "16777216");
     assert_string_equal(settings[1].file, "memory.swap.max");
     assert_string_equal(settings[1].value, "0");
-    assert_int_equal(cgroup_settings(false, CGROUP_MEMORY, &limits, settings), 3);
+    assert_int_equal(cgroup_settings(false, CGROUP_MEMORY, &limits, settings), 4);
+    assert_string_equal(settings[3].file, "memory.kmem.tcp.limit_in_bytes");
+    assert_string_equal(settings[3].value, "16777216");
+    assert_int_equal(settings[3].tolerated, ENOENT);
     assert_string_equal(settings[0].file, "memory.limit_in_bytes");
     assert_int_equal(settings[0].tolerated, 0);
     assert_string_equal(settings[1].file, "memory.memsw.limit_in_bytes");

@@ -27,6 +27,10 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#ifndef SO_PASSRIGHTS /* Linux 6.16 */
+#define SO_PASSRIGHTS 83
+#endif
+
 #define READ_BYTES (64u << 10)
 #define SEND_FRAMES 2
 #define DRAIN_SECONDS 5 /* after the exit, for pipes whose writers are being killed */
@@ -62,7 +66,8 @@ static bool helper_is_alive(const struct helper *helper)
 {
     if (helper->control_fd < 0)
         return false;
-    return fd_wait(helper->control_fd, POLLIN, 0) == 0;
+    return fd_wait(helper->control_fd, POLLIN, 0) == 0 &&
+           (helper->pidfd < 0 || fd_wait(helper->pidfd, POLLIN, 0) == 0);
 }
 
 /* Called with the lock held. */
@@ -84,6 +89,9 @@ static void replace_dead_helper(struct namespace_backend *backend)
     struct hutch_error ignored;
 
     pthread_mutex_lock(&backend->lock);
+    /* An event socket may end a little before its process does. */
+    if (backend->helper.pidfd >= 0)
+        fd_wait(backend->helper.pidfd, POLLIN, clock_after_ns(NS_PER_SECOND));
     IGNORE_RESULT(ensure_helper(backend, &ignored));
     pthread_mutex_unlock(&backend->lock);
 }
@@ -168,11 +176,24 @@ static int add_socket(struct cell_ends *ends, int type, int *ret_mine)
     return 0;
 }
 
+/* The cell shall not send descriptors, which have to be closed here. Older
+ * kernels cannot be told (before 6.16); there the filter closes what would make
+ * a close slow. */
+static int refuse_descriptors(int socket)
+{
+    int off = 0;
+    if (setsockopt(socket, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) < 0 &&
+        errno != ENOPROTOOPT)
+        return -1;
+    return 0;
+}
+
 static int open_ends(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
 {
     if (add_socket(ends, SOCK_SEQPACKET, &cell->event_fd) < 0 ||
         add_pipe(ends, &cell->stdout_fd) < 0 || add_pipe(ends, &cell->stderr_fd) < 0 ||
-        add_socket(ends, SOCK_STREAM, &cell->channel_fd) < 0)
+        add_socket(ends, SOCK_STREAM, &cell->channel_fd) < 0 ||
+        refuse_descriptors(cell->channel_fd) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the cell's pipes");
     /* A program may open the other end itself, and take what poll promised. */
     if (fcntl(cell->stdout_fd, F_SETFL, O_NONBLOCK) < 0 ||

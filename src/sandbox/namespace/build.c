@@ -71,7 +71,7 @@ static unsigned choose_cpus(struct supervisor *supervisor, struct sandbox_cell *
     return want;
 }
 
-static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell, bool privileged)
+static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell)
 {
     const struct proto_start *start = &cell->start;
     bool processes_by_cgroup = (cell->layers & HUTCH_LAYER_CGROUP_PIDS) != 0;
@@ -95,10 +95,15 @@ static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell
         {RLIMIT_MSGQUEUE, {819200, 819200}},
         {RLIMIT_SIGPENDING, {4096, 4096}},
         {RLIMIT_DATA, {data, data}},
+        {RLIMIT_AS, {RLIM_INFINITY, RLIM_INFINITY}},
+        {RLIMIT_FSIZE, {RLIM_INFINITY, RLIM_INFINITY}},
+        {RLIMIT_NICE, {0, 0}},
+        {RLIMIT_RTPRIO, {0, 0}},
     };
     memcpy(plan->rlimits, rlimits, sizeof(rlimits));
-    /* Without privilege a limit can be no higher than it is. */
-    for (size_t i = 0; !privileged && i < PLAN_RLIMITS; i++) {
+    /* A limit can be no higher than it is, but for CAP_SYS_RESOURCE, which even
+     * root may lack. */
+    for (size_t i = 0; i < PLAN_RLIMITS; i++) {
         struct rlimit own;
         struct rlimit *limit = &plan->rlimits[i].limit;
         if (getrlimit((__rlimit_resource_t)plan->rlimits[i].resource, &own) < 0)
@@ -169,7 +174,7 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
              (unsigned long long)disk_bytes, INODES_PER_CELL);
     if (plan->kind == PROTO_PROBE)
         plan_note_namespaces(plan);
-    plan_rlimits(plan, cell, supervisor->is_root);
+    plan_rlimits(plan, cell);
     plan_environment(plan, cpus);
     plan_command(plan, &supervisor->runtimes[cell->start.language]);
 

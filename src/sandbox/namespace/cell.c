@@ -235,9 +235,9 @@ static void conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
 {
     close_fd(&cell->report_fd);
     if (cell->error.code == 0 && cell->layers == 0)
-        err_set(&cell->error, HUTCH_ERR_ISOLATION,
-                cell->end == PROTO_END_TIMEOUT ? "the cell was not ready within 30 seconds"
-                                               : "the cell died while it was made");
+        cell->end == PROTO_END_TIMEOUT
+            ? err_set(&cell->error, HUTCH_ERR_BUSY, "the cell was not ready within 30 seconds")
+            : err_set(&cell->error, HUTCH_ERR_ISOLATION, "the cell died while it was made");
     if (cell->error.code != 0) {
         fail(supervisor, cell, &cell->error);
         return;

@@ -208,10 +208,10 @@ static bool discard(struct cgroup_hierarchy *tree, const char *name)
     int ignored;
     bool gone = true;
 
-    if (tree->fd >= 0) {
+    if (tree->place_fd >= 0)
         gone = cgroup_tree_remove(tree->place_fd, name, &ignored_error) == 0;
+    if (tree->fd >= 0)
         close(tree->fd);
-    }
     if (tree->switched_on != 0 && !has_strangers(tree->place_fd, tree->next))
         switch_controllers(tree->place_fd, tree->switched_on, false, &ignored);
     if (tree->place_fd >= 0)

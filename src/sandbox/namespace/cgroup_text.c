@@ -316,7 +316,9 @@ static size_t settings_v1(enum cgroup_controller controller, const struct cgroup
         ret[0] = setting_u64("memory.limit_in_bytes", limits->memory_bytes);
         ret[1] = optional_u64("memory.memsw.limit_in_bytes", limits->memory_bytes);
         ret[2] = optional_u64("memory.swappiness", 0);
-        return 3;
+        /* buffers of TCP and UDP, which v1 counts only when they have a limit */
+        ret[3] = optional_u64("memory.kmem.tcp.limit_in_bytes", limits->memory_bytes);
+        return 4;
     case CGROUP_PIDS:
         ret[0] = setting_u64("pids.max", limits->max_processes);
         return 1;

@@ -88,7 +88,7 @@ struct cgroup_setting {
     char value[48];
     int tolerated; /* an errno that is no failure, or 0 */
 };
-#define CGROUP_SETTINGS_MAX 3
+#define CGROUP_SETTINGS_MAX 4
 
 /* What a controller's limit means in files; returns how many. */
 size_t cgroup_settings(bool v2, enum cgroup_controller controller,

@@ -252,7 +252,7 @@ int helper_spawn(const struct helper_options *options, struct helper *ret_helper
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the supervisor's control socket");
     auto_close int theirs = sockets[1];
-    struct helper helper = {.pidfd = -1, .control_fd = sockets[0]};
+    struct helper helper = {.owner = getpid(), .pidfd = -1, .control_fd = sockets[0]};
     auto_close int engine_fd = pidfd_open(getpid(), 0);
     if (engine_fd < 0 || move_up(&theirs) < 0 || move_up(&engine_fd) < 0) {
         err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the supervisor's descriptors");
@@ -280,7 +280,7 @@ void helper_end(struct helper *helper)
 {
     if (helper->control_fd >= 0)
         close(helper->control_fd);
-    if (helper->pid > 0) {
+    if (helper->pid > 0 && helper->owner == getpid()) {
         /* Without a pidfd the host reaps for us and the pid is no longer ours. */
         if (helper->pidfd >= 0 &&
             fd_wait(helper->pidfd, POLLIN, clock_after_ns(END_SECONDS * NS_PER_SECOND)) <= 0)

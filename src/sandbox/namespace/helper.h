@@ -13,6 +13,7 @@
 
 /* A running supervisor. fd -1 means none. */
 struct helper {
+    pid_t owner; /* the process that started it; a fork of that only forgets it */
     pid_t pid;
     int pidfd;
     int control_fd;

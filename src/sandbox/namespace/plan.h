@@ -30,7 +30,7 @@
 #define PLAN_JOIN_FDS 4
 #define PLAN_ENV_MAX 24
 #define PLAN_ARG_MAX 10
-#define PLAN_RLIMITS 9
+#define PLAN_RLIMITS 13
 #define PLAN_NAMESPACES 7
 
 struct plan_rlimit {

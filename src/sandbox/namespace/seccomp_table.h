@@ -19,6 +19,7 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

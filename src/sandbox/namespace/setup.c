@@ -58,6 +58,8 @@ static const struct {
     {"root/proc/modules", MASK_FILE},    {"root/proc/partitions", MASK_FILE},
     {"root/proc/diskstats", MASK_FILE},  {"root/proc/swaps", MASK_FILE},
     {"root/proc/interrupts", MASK_FILE}, {"root/proc/fs", MASK_FOLDER},
+    {"root/proc/locks", MASK_FILE},      {"root/proc/config.gz", MASK_FILE},
+    {"root/proc/pressure", MASK_FOLDER}, {"root/proc/sys/kernel/random/boot_id", MASK_FILE},
 };
 
 void child_fail(const struct cell_plan *plan, enum child_step step, int error)

@@ -198,6 +198,9 @@ static int open_resources(struct supervisor *supervisor, const char *uid_base,
         slots_record_create(supervisor->run_dir, &supervisor->record, err) < 0 ||
         cgroup_host_open(&supervisor->record, parent, NULL, &supervisor->cgroups, err) < 0)
         return err->code;
+    if (parent && supervisor->cgroups->count == 0)
+        return err_set(err, HUTCH_ERR_INVALID, "cgroup: '%.80s' cannot be used: %.100s", parent,
+                       supervisor->cgroups->status[CGROUP_MEMORY].reason);
     return 0;
 }
 
@@ -344,6 +347,19 @@ static void run_loop(struct supervisor *supervisor)
     }
 }
 
+/* A supervisor that replaced a killed one does not leave before its cells, which
+ * may still be dying, are swept; for two seconds at most. */
+static void finish_sweep(struct supervisor *supervisor)
+{
+    uint64_t end_ns = clock_after_ns(2 * NS_PER_SECOND);
+    struct hutch_error ignored;
+
+    if (supervisor->sweep_ns == NO_DEADLINE)
+        return;
+    while (slots_sweep(supervisor->run_dir, &ignored) > 0 && clock_now_ns() < end_ns)
+        fd_wait(-1, 0, clock_after_ns(20 * NS_PER_MS));
+}
+
 /* ---- main -------------------------------------------------------------- */
 
 static int start(struct supervisor *supervisor, char **argv, struct hutch_error *err)
@@ -383,6 +399,8 @@ int main(int argc, char **argv)
     bool told = send(PROTO_CONTROL_FD, &hello, sizeof(hello), MSG_NOSIGNAL) > 0;
     if (told && code == 0)
         run_loop(supervisor);
+    if (told && code == 0)
+        finish_sweep(supervisor);
     bool all_gone = cgroup_host_close(supervisor->cgroups);
     slots_record_close(&supervisor->record, all_gone);
     slots_close(supervisor->slots);
