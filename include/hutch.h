@@ -189,6 +189,39 @@ struct hutch_env {
     const char *value; /* at most 32 KiB of UTF-8 without control characters but tab */
 };
 
+/* The gate: a look at a Python program before anything of it runs, with the
+ * interpreter's own parser, in the cell. It refuses imports and calls by name, and
+ * is advice for whoever wrote the program, not a wall: a program that means to
+ * gets around it. The cell is the wall.
+ *
+ * A list that is NULL has its default, a list of no names refuses nothing:
+ *
+ *     modules      os subprocess socket urllib requests http
+ *     calls        eval exec compile __import__
+ *     attributes   os.* subprocess.* socket.*
+ *
+ * With allowed_imports, nothing else may be imported, and the default of modules
+ * and attributes is no names. Names that import or plain assignment give to
+ * something are followed ("import os as o", "run = os.system"). A !command line
+ * (see tidy) counts as an import of subprocess.
+ *
+ * A list has at most 1000 names of at most 255 bytes. */
+struct hutch_gate {
+    size_t size;                /* set by hutch_gate_init */
+    const char *const *modules; /* "os", "urllib.request": not to be imported, nor what
+                                   lies below */
+    size_t module_count;
+    const char *const *calls; /* "eval": not to be called by this name */
+    size_t call_count;
+    const char *const *attributes; /* "os.system", or "os.*" for all: not to be called */
+    size_t attribute_count;
+    const char *const *allowed_imports; /* "math": the only ones, with what lies below */
+    size_t allowed_import_count;
+};
+
+/* Fills *gate with the default lists. Cannot fail. */
+HUTCH_PUBLIC void hutch_gate_init(struct hutch_gate *gate);
+
 /* Called with a piece of the program's output as it arrives, on the thread
  * that called hutch_run, in the order of arrival within each stream. data is
  * raw bytes, valid during the call only, never of length 0. A callback that is
@@ -225,7 +258,27 @@ struct hutch_request {
     uint32_t require;                    /* mask of layers that must be in force */
     enum hutch_encoding output_encoding; /* how hutch_result_to_json gives stdout and stderr */
     const char *owner;                   /* at most 64 bytes, or NULL */
+
+    bool tidy;                     /* take code as models write it; default false, see below */
+    const struct hutch_gate *gate; /* for python only; default NULL: no gate */
 };
+
+/* What tidy does:
+ *
+ *   - code in a Markdown fence (``` or ~~~, CommonMark's rules) is taken out of it.
+ *     Of several fences all that are tagged with the language count, as one
+ *     program; where none is, the first without a tag, else the first. Where there
+ *     is no fence, or only one inside of a Python text or a here-document of the
+ *     shell, the whole is code;
+ *   - what all lines are indented by is taken away, as textwrap.dedent does;
+ *   - lines end in LF, without CR; a byte order mark is dropped;
+ *   - python: "!command" lines run in the shell; "%time" and "%timeit" run their
+ *     statement; "%matplotlib" is dropped, as are other "%magic" lines with a hint
+ *     on stderr. Only code that does not parse is touched. One line that does not
+ *     parse and holds \n in place of line ends is mended.
+ *
+ * Lines of errors count from the one below the (first) opening fence; all else
+ * keeps its line. */
 
 /* Fills *request with the defaults above and no code. Cannot fail. */
 HUTCH_PUBLIC void hutch_request_init(struct hutch_request *request);
@@ -258,12 +311,14 @@ typedef struct hutch_result {
     uint64_t stderr_bytes;
     bool truncated; /* more was printed than is kept of one of the streams */
 
-    int32_t exit_code;       /* the program's own; 128+n killed by signal n; -1 timeout */
+    int32_t exit_code;       /* the program's own; 128+n killed by signal n; -1 timeout;
+                                -2 refused by the gate, and nothing of it ran */
     const char *exit_signal; /* "SIGKILL" …, or NULL; static */
     bool timed_out;
 
-    const char *error_type; /* NULL on success, else "syntax_error", "import_error", "timeout",
-                               "resource_limit" or "runtime_error"; static */
+    const char *error_type; /* NULL on success, else "validation_error" (the gate),
+                               "syntax_error", "import_error", "timeout", "resource_limit" or
+                               "runtime_error"; static */
     char *error_class;      /* the exception's type name; NULL where there is no error object */
     char *error_message;    /* UTF-8; NULL likewise */
     uint32_t error_line;    /* line in the user's code, from 1; 0 unknown */

@@ -25,6 +25,8 @@
 #define LIMIT_OUTPUT_BYTES_MIN KIB(1)
 #define LIMIT_OUTPUT_BYTES_MAX MIB(16)
 #define LIMIT_OWNER_BYTES 64
+#define LIMIT_GATE_NAMES 1000 /* in each of its lists */
+#define LIMIT_GATE_NAME_BYTES 255
 #define LIMIT_REQUEST_JSON_BYTES MIB(8)
 
 /* a run */

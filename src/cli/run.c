@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define EXIT_TIMEOUT 124
+#define EXIT_REFUSED 126
 
 struct run_values {
     const char *language; /* NULL: guessed */
@@ -31,6 +32,8 @@ struct run_values {
     const char *stdin_file;
     const char *backend;
     struct text_list require;
+    bool gate;
+    bool tidy;
     bool json;
     bool quiet;
 };
@@ -41,6 +44,7 @@ struct job {
     struct buf code;
     struct buf stdin_bytes;
     struct hutch_env *env;
+    struct hutch_gate gate;
     struct hutch_request request;
 };
 
@@ -155,6 +159,16 @@ static const struct option_spec run_options[] = {
      .argument = "LAYER",
      .help = "do not run without this layer of isolation",
      VALUE(require)},
+    {.name = "gate",
+     .type = OPTION_FLAG,
+     .help = "refuse a python program that imports os, subprocess, sockets or HTTP clients, or "
+             "calls eval and the like; advice, not a wall",
+     VALUE(gate)},
+    {.name = "tidy",
+     .type = OPTION_FLAG,
+     .help = "take the program out of a Markdown fence and dedent it; python: handle !command and "
+             "%magic lines",
+     VALUE(tidy)},
     {.name = "json",
      .type = OPTION_FLAG,
      .help = "print the result, or the error, as one JSON object on a line",
@@ -172,6 +186,7 @@ static const struct exit_row run_exits[] = {
     EXIT_ROW_USAGE,
     {"124", "the program was ended by its time limit"},
     EXIT_ROW_FAILURE,
+    {"126", "the gate refused the program; nothing of it ran"},
     {"129", "hutch was ended by SIGHUP"},
     {"130", "hutch was ended by SIGINT"},
     {"141", "the reader of the output went away"},
@@ -325,6 +340,11 @@ static int build_request(struct job *job, struct problem *problem)
     request->timeout_seconds = job->values.timeout_seconds;
     request->memory_mb = job->values.memory_mb;
     request->cpus = job->values.cpus;
+    request->tidy = job->values.tidy;
+    if (job->values.gate) {
+        hutch_gate_init(&job->gate);
+        request->gate = &job->gate;
+    }
     if (choose_language(job, problem) < 0 || split_env(job, problem) < 0 ||
         choose_layers(job, problem) < 0 || choose_backend(job, problem) < 0 ||
         load_code(job, problem) < 0 || load_stdin(job, problem) < 0)
@@ -367,7 +387,14 @@ static void say_limit(const hutch_result *result, bool open_line)
 
 static int exit_status_of(const hutch_result *result)
 {
-    return result->timed_out ? EXIT_TIMEOUT : result->exit_code & 0xff;
+    switch (result->exit_code) {
+    case -1:
+        return EXIT_TIMEOUT;
+    case -2:
+        return EXIT_REFUSED;
+    default:
+        return result->exit_code;
+    }
 }
 
 static int print_json(const hutch_result *result, struct problem *problem)

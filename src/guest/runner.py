@@ -13,7 +13,9 @@ WIRE_CHANNEL_FD is a socket to the engine (frames: see src/sandbox/wire.h).
 2. Write the program to the file PROGRAM, and compile it under that file's name. The file
    is what makes tracebacks true: before 3.13 the interpreter prints them in C
    and reads source lines from disk, for threads and forked children too, and
-   multiprocessing's spawn and forkserver run it again in their children.
+   multiprocessing's spawn and forkserver run it again in their children. If the
+   request wants it, turn IPython's lines into Python before, and look through the
+   gate at what was parsed.
 3. Put a fresh ``__main__`` in the place of this one, and run the code there.
 4. Tell the engine the value or the error, and leave as the plain interpreter
    leaves: an exception goes on upwards into the interpreter's own handling,
@@ -24,7 +26,8 @@ WIRE_CHANNEL_FD is a socket to the engine (frames: see src/sandbox/wire.h).
 What we tell the engine is a claim, and losing it must never change how the
 program ends: the wait status is the truth, and the engine reads it itself. The
 channel is no secret of ours. A program that finds it can lie about its own
-value and its own error, nothing else.
+value and its own error, nothing else. The gate's verdict is no claim, because it
+is the first frame: it leaves before anything of the program runs.
 
 After step 3 the program may have changed everything: builtins, sys.modules,
 sys.path. So this file takes what it needs beforehand, keeps a copy of the
@@ -57,11 +60,21 @@ globals().update(item for item in vars(builtins).items() if not item[0].startswi
 WIRE_CHANNEL_FD = 1000
 WIRE_ENV = 1
 WIRE_RUN = 2
+WIRE_GATE = 3
 WIRE_VALUE = 16
 WIRE_ERROR = 17
+WIRE_VERDICT = 18
+WIRE_RUN_TIDY = 1
+WIRE_GATE_ALLOWED_ONLY = 1
+WIRE_GATE_MODULE = "m"
+WIRE_GATE_CALL = "c"
+WIRE_GATE_ATTRIBUTE = "a"
+WIRE_GATE_ALLOWED = "i"
+WIRE_EXIT_REFUSED = 126
 WIRE_ERROR_COMPILE = 1
 WIRE_MAX_RUN = 1 << 20
 WIRE_MAX_ENV = 100 * (255 + 1 + 32768 + 1)
+WIRE_MAX_GATE = 4 * 1000 * (1 + 255 + 1)
 WIRE_MAX_VALUE = 1 << 20
 WIRE_MAX_ERROR = 64 << 10
 
@@ -77,8 +90,13 @@ VALUE_NAME = "<value>"
 # Exit status when no request came, as of every failure of hutch itself.
 EXIT_NO_REQUEST = 125
 
+MAX_PAYLOADS = {WIRE_ENV: WIRE_MAX_ENV, WIRE_GATE: WIRE_MAX_GATE, WIRE_RUN: WIRE_MAX_RUN}
+
 CUT_MARK = b" ... [cut]"
 MAX_TYPE_NAME = 1024
+MAX_REFUSAL = 8 << 10
+MAX_SHOWN = 10  # constructs of a refusal, hints
+MAX_MEANINGS = 100  # of a name
 
 # Memory that is given back when the program fails, so that one which ran out of
 # it still gets its report: more than an arena of the allocator, and as it is
@@ -145,14 +163,15 @@ class Channel:
         return bytes(data)
 
     def receive(self):
-        """The next frame, as its type and payload."""
+        """The next frame, as its type, flags and payload."""
         header = self._receive_exactly(12)
         length = int.from_bytes(header[:4], byte_order)
         kind = int.from_bytes(header[4:6], byte_order)
+        flags = int.from_bytes(header[6:8], byte_order)
         self.exec_id = int.from_bytes(header[8:], byte_order)
-        if length > {WIRE_ENV: WIRE_MAX_ENV, WIRE_RUN: WIRE_MAX_RUN}.get(kind, 0):
+        if length > MAX_PAYLOADS.get(kind, 0):
             raise ValueError
-        return kind, self._receive_exactly(length)
+        return kind, flags, self._receive_exactly(length)
 
     def send(self, kind, payload, flags=0):
         """Sends a frame, and gives up quietly when the engine is gone."""
@@ -204,14 +223,18 @@ def open_channel():
 
 
 def receive_request(channel):
-    """Waits for the request, applies its environment, gives its code."""
+    """Waits for the request, applies its environment, gives code, tidy and gate."""
+    gate = None
     try:
-        kind, payload = channel.receive()
+        kind, flags, payload = channel.receive()
         if kind == WIRE_ENV:
             set_environment(payload)
-            kind, payload = channel.receive()
+            kind, flags, payload = channel.receive()
+        if kind == WIRE_GATE:
+            gate = Gate(flags, payload)
+            kind, flags, payload = channel.receive()
         if kind == WIRE_RUN:
-            return payload
+            return payload, flags & WIRE_RUN_TIDY, gate
     except (EOFError, OSError, ValueError):
         pass
     give_up()
@@ -267,20 +290,30 @@ def store_program(source):
         pass
 
 
-def compile_program(source):
+def parse_program(source):
     """
-    The program's code. Await is allowed at the top; the value of an expression
-    in last place is kept under VALUE_NAME.
+    The program's tree. Before 3.13 a tree may not nest as deeply as a program: of
+    such a program, None.
     """
     try:
-        tree = compile(source, PROGRAM, "exec", ALLOW_TOP_LEVEL_AWAIT | ONLY_AST, True)
-        if tree.body and isinstance(tree.body[-1], _ast.Expr):
-            tree.body[-1] = keep_value(tree.body[-1])
-        return compile(tree, PROGRAM, "exec", ALLOW_TOP_LEVEL_AWAIT, True)
+        return compile(source, PROGRAM, "exec", ALLOW_TOP_LEVEL_AWAIT | ONLY_AST, True)
+    except RecursionError:
+        return None
+
+
+def compile_program(source, tree):
+    """
+    The program's code. Await is allowed at the top; the value of an expression
+    in last place is kept under VALUE_NAME. A program without a tree runs all the
+    same, without a value.
+    """
+    try:
+        if tree is not None:
+            if tree.body and isinstance(tree.body[-1], _ast.Expr):
+                tree.body[-1] = keep_value(tree.body[-1])
+            return compile(tree, PROGRAM, "exec", ALLOW_TOP_LEVEL_AWAIT, True)
     except RecursionError:
         pass
-    # Before 3.13 a tree may not nest as deeply as a program. Such a program runs
-    # all the same, without a value.
     return compile(source, PROGRAM, "exec", ALLOW_TOP_LEVEL_AWAIT, True)
 
 
@@ -311,6 +344,309 @@ def enter_main():
     sys.argv[:] = ["main.py"]
     sys.path.insert(0, os.getcwd())
     return names
+
+
+# -- IPython's lines -----------------------------------------------------------
+
+
+class Program:
+    """
+    The program's text and, if tidying is wanted, what makes Python of it: lines of
+    IPython, see hutch.h, and one line with escaped line ends. Only a text that does
+    not parse is touched, and every line keeps its number.
+    """
+
+    def __init__(self, source, tidy):
+        self.source = source
+        self.commands = {}  # of the shell, by line
+        self.hints = {}  # lines of magics that were left out, by name
+        if tidy and not parses(source):
+            self.mend(source.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
+
+    def mend(self, source):
+        import re  # dear; few programs need it
+
+        for candidate in (*with_line_ends(re, source), source):
+            self.commands, self.hints = {}, {}
+            self.source = self.translate(re, candidate)
+            if parses(self.source):
+                return
+        self.give_hints()
+
+    def translate(self, re, source):
+        parts = []
+        kept = 0
+        line = 1
+        for found in find_magics(re, source):
+            line += source.count(b"\n", kept, found.start())
+            parts += (source[kept : found.start()], found["indent"])
+            if found["command"] is not None:
+                parts.append(self.run_command(line, found["command"]))
+            elif found["magic"]:
+                parts.append(self.leave_out(line, found["magic"], found["indent"]))
+            kept = found.end()
+            # A line that went on in the next ones leaves them empty.
+            parts.append(b"\n" * found[0].count(b"\n"))
+            line += found[0].count(b"\n")
+        return b"".join(parts) + source[kept:]
+
+    def run_command(self, line, command):
+        command = command.strip().decode()
+        self.commands[line] = command
+        # A compound statement has no value, and can only stand where IPython's line
+        # may. It is plain Python because multiprocessing may run it without us.
+        return (
+            "if 1: print(end='', flush=True); "
+            f"__import__('subprocess').run({ascii(command)}, shell=True)"
+        ).encode()
+
+    def leave_out(self, line, name, indent):
+        if name.lstrip(b"%") not in (b"matplotlib", b"time", b"timeit"):
+            self.hints.setdefault(name.decode(), line)
+        return b"pass" if indent else b""  # a block may need a statement
+
+    def give_hints(self):
+        for name, line in list(self.hints.items())[:MAX_SHOWN]:
+            write(2, f"hutch: line {line}: {name:.40} is IPython's and was left out\n".encode())
+
+
+# A string of Python; one that lacks its end goes on to the end of its line, or of
+# the text.
+STRING = (
+    rb"(?s:'''(?:\\.|[^\\])*?(?:'''|\Z)|\"\"\"(?:\\.|[^\\])*?(?:\"\"\"|\Z))"
+    rb"|'(?:\\(?s:.)|[^'\\\n])*'?|\"(?:\\(?s:.)|[^\"\\\n])*\"?"
+)
+
+
+def find_magics(re, source):
+    """
+    Matches of IPython's lines: those that begin a statement with ! or %, which no
+    statement of Python does. Strings, brackets and backslashes tell which lines
+    begin one. Of %time the match ends before the statement that it runs.
+    """
+    lexeme = re.compile(STRING + rb"|#[^\n]*|[][(){}]|\\\n|\n")
+    magic = re.compile(
+        rb"(?P<indent>[ \t]*)(?:!+(?!=)(?P<command>(?:\\\n|.)*)"
+        rb"|%%?time(?:it(?:[ \t]+-(?:[nrp][ \t]*\d+|[tcqvo]+\b))*)?[ \t]+(?=\S)"
+        rb"|(?P<magic>%%?[A-Za-z_]\w*)(?:\\\n|.)*)"
+    )
+    at = depth = 0
+    begins = True  # a statement
+    while True:
+        found = magic.match(source, at) if begins else None
+        if found:
+            yield found
+            at = found.end()
+            continue
+        token = lexeme.search(source, at)
+        if not token:
+            return
+        at = token.end()
+        depth += (token[0] in (b"(", b"[", b"{")) - (token[0] in (b")", b"]", b"}"))
+        begins = token[0] == b"\n" and depth <= 0
+
+
+def parses(source):
+    """Whether a program parses; a nesting that is too deep is no matter of its text."""
+    stderr, sys.stderr = sys.stderr, None  # warnings come when it is parsed for good
+    try:
+        compile(source, PROGRAM, "exec", ALLOW_TOP_LEVEL_AWAIT | ONLY_AST, True)
+    except (SyntaxError, ValueError):
+        return False
+    except (RecursionError, MemoryError):
+        pass
+    finally:
+        sys.stderr = stderr
+    return True
+
+
+def with_line_ends(re, source):
+    """
+    What one line may have been that holds \\n in place of line ends: escaped as a
+    whole, strings too, or between its strings only.
+    """
+    if b"\n" in source.strip() or b"\\n" not in source:
+        return
+    escapes = {b"n": b"\n", b"t": b"\t", b"r": b"", b'"': b'"', b"'": b"'", b"\\": b"\\"}
+    yield re.sub(rb"\\(.)", lambda found: escapes.get(found[1], found[0]), source)
+    between = {b"\\n": b"\n", b"\\t": b"\t", b"\\r": b""}
+    yield re.sub(STRING + rb"|\\[ntr]", lambda found: between.get(found[0], found[0]), source)
+
+
+# -- the gate ------------------------------------------------------------------
+
+
+class Gate:
+    """The imports and calls that the request does not want, see struct hutch_gate."""
+
+    def __init__(self, flags, payload):
+        entries = [entry.decode() for entry in payload.split(b"\0")[:-1]]
+
+        def names(kind):
+            return {entry[1:]: None for entry in entries if entry[:1] == kind}  # in their order
+
+        self.modules = names(WIRE_GATE_MODULE)
+        self.calls = names(WIRE_GATE_CALL)
+        self.attributes = names(WIRE_GATE_ATTRIBUTE)
+        self.allowed = names(WIRE_GATE_ALLOWED) if flags & WIRE_GATE_ALLOWED_ONLY else None
+
+    def judge(self, channel, tree, commands):
+        """Lets the program pass, or says why not and ends the process."""
+        if tree is None:
+            refuse(channel, 0, "the code is nested too deeply to be checked")
+        found = self.find(tree, commands)
+        if found:
+            refuse(channel, found[0][0], self.explain(found))
+        channel.send(WIRE_VERDICT, b"")
+
+    def find(self, tree, commands):
+        """What is refused, in the order of the program: line, column, construct."""
+        found = set()
+        if self.refused_import("subprocess", "subprocess"):
+            found.update((n, 0, f"shell command {commands[n]!r}") for n in commands)
+        meanings = find_meanings(tree)
+        for node in walk(tree):
+            if getattr(node, "lineno", None) in commands:
+                continue  # what runs the command is ours
+            if isinstance(node, (_ast.Import, _ast.ImportFrom)):
+                refused = [self.refused_import(*names) for names in imported_names(node)]
+                refused = [f"import of '{name}'" for name in refused if name]
+            elif isinstance(node, _ast.Call):
+                names = meanings_of(dotted_name(node.func), meanings)
+                refused = [f"call of {name}()" for name in names if self.is_refused_call(name)]
+            else:
+                continue
+            found.update((node.lineno, node.col_offset, construct) for construct in refused)
+        return sorted(found)
+
+    def refused_import(self, module, name):
+        """Which of a module and a name in it may not be imported, or None."""
+        if is_below(module, self.modules):
+            return module
+        if is_below(name, self.modules):
+            return name
+        if self.allowed is None or module == "__future__":
+            return None
+        return None if is_below(module, self.allowed) or is_below(name, self.allowed) else module
+
+    def is_refused_call(self, name):
+        head, _, rest = name.partition(".")
+        if (rest if head in ("builtins", "__builtins__") else name) in self.calls:
+            return True
+        above = prefixes(name)[:-1]
+        return name in self.attributes or any(part + ".*" in self.attributes for part in above)
+
+    def explain(self, found):
+        shown = [f"{construct:.100} (line {line})" for line, _, construct in found[:MAX_SHOWN]]
+        if len(found) > MAX_SHOWN:
+            shown.append(f"{len(found) - MAX_SHOWN} more")
+        text = ", ".join(shown)
+        if self.allowed is not None and not all(entry[2].startswith("call") for entry in found):
+            allowed = ", ".join(list(self.allowed)[:MAX_SHOWN]) or "none"
+            more = ", ..." if len(self.allowed) > MAX_SHOWN else ""
+            text += f"; allowed imports: {allowed}{more}"
+        return text
+
+
+def refuse(channel, line, reason):
+    """The engine believes it because nothing of the program has run; see wire.h."""
+    text = bounded("Static analysis rejected code: " + reason, MAX_REFUSAL)
+    write(2, text + b"\n")
+    channel.send(WIRE_VERDICT, uint(line, 4) + uint(0, 8) + text)
+    os._exit(WIRE_EXIT_REFUSED)
+
+
+def walk(tree):
+    """Every node of a tree, without regard to how deeply it nests."""
+    nodes = [tree]
+    while nodes:
+        node = nodes.pop()
+        yield node
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if isinstance(value, _ast.AST):
+                nodes.append(value)
+            elif isinstance(value, list):
+                nodes.extend(item for item in value if isinstance(item, _ast.AST))
+
+
+def prefixes(name):
+    """Of "a.b.c": "a", "a.b" and itself."""
+    parts = name.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def is_below(name, modules):
+    return any(part in modules for part in prefixes(name))
+
+
+def imported_names(node):
+    """
+    What an import statement imports: pairs of a module and of a name in it, which
+    may be a module too. A relative import is of no module by that name.
+    """
+    if isinstance(node, _ast.Import):
+        return [(alias.name, alias.name) for alias in node.names]
+    module = "." * node.level + (node.module or "")
+    dot = "." if node.module else ""
+    return [
+        (module, module if alias.name == "*" else module + dot + alias.name)
+        for alias in node.names
+    ]
+
+
+def dotted_name(node):
+    """Of an expression like os.path.join its text, of any other none."""
+    parts = []
+    while isinstance(node, _ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, _ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(parts)])
+
+
+def find_meanings(tree):
+    """
+    What names stand for, by imports and plain assignments anywhere in the program:
+    {"o": {"os"}, "run": {"o.system"}}. Where it happens does not count.
+    """
+    meanings = {}
+
+    def bind(name, meaning):
+        if meaning:
+            meanings.setdefault(name, set()).add(meaning)
+
+    for node in walk(tree):
+        if isinstance(node, _ast.Import):
+            for alias in node.names:
+                top = prefixes(alias.name)[0]
+                bind(alias.asname or top, alias.name if alias.asname else top)
+        elif isinstance(node, _ast.ImportFrom):
+            for alias, (_, name) in zip(node.names, imported_names(node)):
+                bind(alias.asname or alias.name, name)
+        elif isinstance(node, (_ast.Assign, _ast.AnnAssign, _ast.NamedExpr)):
+            for target in getattr(node, "targets", None) or [node.target]:
+                if isinstance(target, _ast.Name):
+                    bind(target.id, dotted_name(node.value))
+    return meanings
+
+
+def meanings_of(name, meanings):
+    """The names that a name may stand for in the end; itself when it is not bound."""
+    ends, seen, open_names = set(), set(), [name] if name else []
+    while open_names and len(seen) < MAX_MEANINGS:
+        name = open_names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        head, dot, rest = name.partition(".")
+        for meaning in meanings.get(head, (head,)):
+            if meaning == head:
+                ends.add(name)
+            else:
+                open_names.append(meaning + dot + rest)
+    return ends or seen
 
 
 # -- await at the top ----------------------------------------------------------
@@ -492,12 +828,18 @@ def main():
     channel = open_channel()
     watch_forks(channel)
     buffer_by_line()
-    source = receive_request(channel)
-    store_program(source)
+    source, tidy, gate = receive_request(channel)
     reserve = bytes(RESERVE_BYTES)
     compiled = False
     try:
-        code = compile_program(source)
+        program = Program(source, tidy)
+        store_program(program.source)
+        tree = parse_program(program.source)
+        if gate:
+            gate.judge(channel, tree, program.commands)
+        program.give_hints()
+        code = compile_program(program.source, tree)
+        del tree, program
         compiled = True
         await_program = prepare_to_await() if code.co_flags & CO_COROUTINE else None
         names = enter_main()

@@ -30,7 +30,7 @@ enum cell_event_type {
     CELL_FAILED,  /* nothing was started; error says why; the last event */
     CELL_STDOUT,  /* data, length: bytes the program printed */
     CELL_STDERR,
-    CELL_REPORT, /* report_type, data, length: a frame of the runner, a claim */
+    CELL_REPORT, /* report_type, data, length: a frame of the runner, in order */
     CELL_EXITED, /* exit is set; more output may follow */
     CELL_END,    /* dead, and every pipe read to its end: the last event */
 };
@@ -69,8 +69,8 @@ struct backend_ops {
 
     /* Queues one frame for the runner; data is borrowed until the cell is
      * freed. It travels while cell_next_event waits. */
-    int (*cell_send)(struct cell *cell, enum wire_type type, const void *data, size_t length,
-                     struct hutch_error *err);
+    int (*cell_send)(struct cell *cell, enum wire_type type, uint16_t flags, const void *data,
+                     size_t length, struct hutch_error *err);
 
     /* Waits for the next event until deadline_ns (monotonic) or until
      * cancel_fd (or -1) becomes readable: HUTCH_ERR_CANCELLED. After any error

@@ -14,12 +14,15 @@
 #include <string.h>
 
 #define FIELD_LIST_BYTES 256
+#define GATE_LISTS 4
 
 struct hutch_json_request {
     struct hutch_request request;
     struct request_ceilings ceilings;
     json_t *root;
     struct hutch_env *env;
+    struct hutch_gate gate;
+    const char **gate_lists[GATE_LISTS];
 };
 
 static int wrong_type(const char *field, const char *expected, const json_t *value,
@@ -220,6 +223,87 @@ static int read_owner(struct hutch_json_request *json, const char *field, json_t
     return read_text(field, value, &json->request.owner, err);
 }
 
+static int read_tidy(struct hutch_json_request *json, const char *field, json_t *value,
+                     struct hutch_error *err)
+{
+    if (!json_is_boolean(value))
+        return wrong_type(field, "true or false", value, err);
+    json->request.tidy = json_is_true(value);
+    return 0;
+}
+
+/* The names of one list of the gate, borrowed from the text; freed with the
+ * request. */
+static int read_names(const char *field, const json_t *value, const char ***ret_names,
+                      struct hutch_error *err)
+{
+    size_t index;
+    json_t *member;
+
+    if (!json_is_array(value))
+        return wrong_type(field, "an array of names", value, err);
+    *ret_names = calloc(json_array_size(value) + 1, sizeof(**ret_names));
+    if (!*ret_names)
+        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    json_array_foreach(value, index, member)
+    {
+        if (read_text(field, member, &(*ret_names)[index], err) < 0)
+            return err->code;
+    }
+    return 0;
+}
+
+static int read_gate_list(struct hutch_json_request *json, const char *name, const json_t *value,
+                          struct hutch_error *err)
+{
+    struct hutch_gate *gate = &json->gate;
+    const struct {
+        const char *field;
+        const char *const **names;
+        size_t *count;
+    } lists[GATE_LISTS] = {
+        {"gate.modules", &gate->modules, &gate->module_count},
+        {"gate.calls", &gate->calls, &gate->call_count},
+        {"gate.attributes", &gate->attributes, &gate->attribute_count},
+        {"gate.allowed_imports", &gate->allowed_imports, &gate->allowed_import_count},
+    };
+    char field[2 * QUOTE_TEXT_BYTES];
+
+    snprintf(field, sizeof(field), "gate.%s", name);
+    for (size_t i = 0; i < GATE_LISTS; i++) {
+        if (strcmp(field, lists[i].field) != 0)
+            continue;
+        if (read_names(field, value, &json->gate_lists[i], err) < 0)
+            return err->code;
+        *lists[i].names = json->gate_lists[i];
+        *lists[i].count = json_array_size(value);
+        return 0;
+    }
+    return err_set(err, HUTCH_ERR_INVALID,
+                   "unknown field %s; allowed are gate.modules, gate.calls, gate.attributes, "
+                   "gate.allowed_imports",
+                   quote_text(field).text);
+}
+
+static int read_gate(struct hutch_json_request *json, const char *field, json_t *value,
+                     struct hutch_error *err)
+{
+    if (json_is_false(value))
+        return 0;
+    if (!json_is_true(value) && !json_is_object(value))
+        return wrong_type(field, "true, false or an object", value, err);
+    hutch_gate_init(&json->gate);
+    json->request.gate = &json->gate;
+    const char *name;
+    json_t *member;
+    json_object_foreach(value, name, member)
+    {
+        if (read_gate_list(json, name, member, err) < 0)
+            return err->code;
+    }
+    return 0;
+}
+
 static const struct field {
     const char *name;
     field_reader read;
@@ -238,6 +322,8 @@ static const struct field {
     {"backend", read_backend},
     {"require", read_require},
     {"owner", read_owner},
+    {"tidy", read_tidy},
+    {"gate", read_gate},
 };
 
 /* ---- the object ---- */
@@ -313,6 +399,8 @@ void hutch_json_request_free(hutch_json_request *request)
 {
     if (!request)
         return;
+    for (size_t i = 0; i < GATE_LISTS; i++)
+        free(request->gate_lists[i]);
     json_decref(request->root);
     free(request->env);
     free(request);

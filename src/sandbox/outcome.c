@@ -203,6 +203,20 @@ static int set_timeout(struct hutch_result *result, const struct outcome_facts *
     return 0;
 }
 
+/* The gate's refusal: the runner's exit status is not the program's. */
+static int set_refused(struct hutch_result *result, const struct claim *refusal,
+                       struct hutch_error *err)
+{
+    auto_buf struct buf message = BUF_MAX(MESSAGE_BYTES);
+
+    result->exit_code = -2;
+    result->error_type = "validation_error";
+    append_foreign(&message, refusal->message, refusal->message_length);
+    if (set_class(result, refusal, err) < 0)
+        return err->code;
+    return take_text(&message, &result->error_message, err);
+}
+
 /* ---- ends by a signal ---- */
 
 static int judge_signal(const struct outcome_facts *facts, int number, struct hutch_result *result,
@@ -446,6 +460,8 @@ int outcome_judge(const struct outcome_facts *facts, struct hutch_result *result
     }
     assert(WIFEXITED(status) || WIFSIGNALED(status));
     if (WIFEXITED(status)) {
+        if (facts->refusal && WEXITSTATUS(status) == WIRE_EXIT_REFUSED)
+            return set_refused(result, facts->refusal, err);
         result->exit_code = WEXITSTATUS(status);
         return judge_exit(facts, result, err);
     }

@@ -8,6 +8,11 @@
  * OOM killer, then the wait status; an exit code of 0 is success, whatever was
  * claimed. Only the exception's name, message and line, and whether a failure
  * counts as syntax_error, import_error or resource_limit, rest on a claim.
+ *
+ * A refusal by the gate is no claim: it counts as the very first frame alone,
+ * which the runner sends before it runs anything of the program, and beside the
+ * exit status that the runner leaves with. A program that has passed the gate
+ * comes second, whatever frames it sends.
  */
 #pragma once
 
@@ -34,6 +39,7 @@ struct outcome_facts {
     const struct cell_exit *exit;
     const struct hutch_request *request;
     const struct claim *claim;            /* NULL: none came */
+    const struct claim *refusal;          /* by the gate; NULL: none */
     const struct hutch_text *stderr_text; /* read for shell programs; NULL: none */
 };
 

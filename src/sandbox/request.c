@@ -8,6 +8,7 @@
 #include "base/parse.h"
 #include "base/quote.h"
 #include "base/utf8.h"
+#include "gate.h"
 #include "layers.h"
 
 #include <inttypes.h>
@@ -16,9 +17,9 @@
 #include <string.h>
 
 /* The first version's size; no caller has a smaller one. And more than any
- * version will have: a size beyond it was never set. */
-#define REQUEST_SIZE_MIN (offsetof(struct hutch_request, owner) + sizeof(const char *))
-#define REQUEST_SIZE_MAX 4096
+ * version of a struct will have: a size beyond it was never set. */
+#define REQUEST_SIZE_FIRST (offsetof(struct hutch_request, owner) + sizeof(const char *))
+#define STRUCT_SIZE_MAX 4096
 
 #define LAYER_LIST_BYTES 256
 
@@ -36,6 +37,15 @@ void hutch_request_init(struct hutch_request *request)
         .backend = HUTCH_BACKEND_AUTO,
         .output_encoding = HUTCH_TEXT,
     };
+}
+
+void request_load(const struct hutch_request *request, struct hutch_request *ret_request)
+{
+    size_t size = request->size < sizeof(*request) ? request->size : sizeof(*request);
+
+    hutch_request_init(ret_request);
+    memcpy(ret_request, request, size);
+    ret_request->size = sizeof(*ret_request);
 }
 
 /* ---- names ---- */
@@ -266,19 +276,19 @@ static int check_env(const struct hutch_request *request, struct hutch_error *er
 
 /* ---- the other fields ---- */
 
-static int check_size(const struct hutch_request *request, struct hutch_error *err)
+int request_check_size(const char *what, const void *given, size_t size, size_t first, size_t known,
+                       struct hutch_error *err)
 {
-    if (request->size < REQUEST_SIZE_MIN || request->size > REQUEST_SIZE_MAX)
+    if (size < first || size > STRUCT_SIZE_MAX || size % sizeof(void *) != 0)
         return err_set(err, HUTCH_ERR_INVALID,
-                       "size: %zu is no size of a request; allowed is what hutch_request_init sets",
-                       request->size);
-    /* a newer caller's fields that this version does not know */
-    const char *byte = (const char *)request;
-    for (size_t i = sizeof(*request); i < request->size; i++) {
+                       "size: %zu is no size of a %s; allowed is what hutch_%s_init sets", size,
+                       what, what);
+    const char *byte = given;
+    for (size_t i = known; i < size; i++) {
         if (byte[i] != 0)
-            return err_set(err, HUTCH_ERR_INVALID,
-                           "size: the request uses a field that libhutch " HUTCH_VERSION
-                           " does not know");
+            return err_set(
+                err, HUTCH_ERR_INVALID,
+                "size: the %s uses a field that libhutch " HUTCH_VERSION " does not know", what);
     }
     return 0;
 }
@@ -424,14 +434,20 @@ static int check_owner(const char *owner, struct hutch_error *err)
     return 0;
 }
 
-int request_check(const struct hutch_request *request, const struct request_ceilings *ceilings,
+int request_check(const struct hutch_request *given, const struct request_ceilings *ceilings,
                   struct hutch_error *err)
 {
-    if (check_size(request, err) < 0 || check_choices(request, err) < 0 ||
-        check_code(request, err) < 0 || check_stdin(request, err) < 0 ||
-        check_env(request, err) < 0 || check_limits(request, ceilings, err) < 0)
+    struct hutch_request request;
+
+    if (request_check_size("request", given, given->size, REQUEST_SIZE_FIRST, sizeof(*given), err) <
+        0)
         return err->code;
-    return check_owner(request->owner, err);
+    request_load(given, &request);
+    if (check_choices(&request, err) < 0 || check_code(&request, err) < 0 ||
+        check_stdin(&request, err) < 0 || check_env(&request, err) < 0 ||
+        check_limits(&request, ceilings, err) < 0 || check_owner(request.owner, err) < 0)
+        return err->code;
+    return request.gate ? gate_check(request.gate, request.language, err) : 0;
 }
 
 struct request_ceilings request_ceilings_of_host(void)

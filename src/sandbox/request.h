@@ -42,6 +42,16 @@ MUST_CHECK int request_validate(const struct hutch_request *request, struct hutc
 MUST_CHECK int request_check(const struct hutch_request *request,
                              const struct request_ceilings *ceilings, struct hutch_error *err);
 
+/* Gives a caller's request as this version knows it, with the defaults of fields
+ * that the caller's version did not have. Its size has been checked. */
+void request_load(const struct hutch_request *request, struct hutch_request *ret_request);
+
+/* Checks the size that a caller's struct says it has: at least that of the first
+ * version, and what lies beyond the known size (a newer caller's fields) is zero.
+ * Errors: INVALID. */
+MUST_CHECK int request_check_size(const char *what, const void *given, size_t size, size_t first,
+                                  size_t known, struct hutch_error *err);
+
 /* The ceilings of this host. */
 struct request_ceilings request_ceilings_of_host(void);
 

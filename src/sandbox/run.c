@@ -6,16 +6,19 @@
  *
  * What is true (wait status, times, memory, layers) comes with CELL_EXITED
  * from the supervisor. What is claimed (value, error) comes with CELL_REPORT
- * from inside the cell and is only shown, never believed: see outcome.h.
+ * from inside the cell and is only shown, never believed: see outcome.h. The
+ * gate's verdict, as the first report of all, is the runner's own.
  */
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "capture.h"
 #include "engine.h"
+#include "gate.h"
 #include "outcome.h"
 #include "request.h"
 #include "result.h"
+#include "tidy.h"
 
 #include <poll.h>
 #include <string.h>
@@ -28,15 +31,16 @@
 #define GRACE_NS (60 * NS_PER_SECOND)
 
 struct run {
-    const struct hutch_request *request;
+    struct hutch_request request; /* as this version knows it */
     const struct hutch_run_options *options;
     const struct backend_ops *ops;
     struct cell *cell;
     struct capture out, err;
-    struct claim claim;
-    struct buf claim_text; /* what claim points into */
+    bool reported; /* a frame of the runner has come */
+    struct claim claim, refusal;
+    struct buf claim_text, refusal_text; /* what they point into */
     struct buf value;
-    struct buf env; /* the frame's payload, borrowed by the cell */
+    struct buf env, gate, code; /* payloads of frames, borrowed by the cell */
     struct cell_exit exit;
     uint32_t layers;
     bool stopped;
@@ -50,24 +54,52 @@ static void run_done(struct run *run)
     capture_done(&run->out);
     capture_done(&run->err);
     buf_done(&run->claim_text);
+    buf_done(&run->refusal_text);
     buf_done(&run->value);
     buf_done(&run->env);
+    buf_done(&run->gate);
+    buf_done(&run->code);
 }
 
-static int send_code(struct run *run, struct hutch_error *err)
+static int send_frame(struct run *run, enum wire_type type, uint16_t flags,
+                      const struct buf *payload, struct hutch_error *err)
 {
-    const struct hutch_request *request = run->request;
+    if (buf_check(payload, err) < 0)
+        return err->code;
+    return run->ops->cell_send(run->cell, type, flags, payload->data, payload->length, err);
+}
 
+static int send_env(struct run *run, struct hutch_error *err)
+{
+    const struct hutch_request *request = &run->request;
+
+    if (request->env_count == 0)
+        return 0;
     for (size_t i = 0; i < request->env_count; i++) {
         buf_appendf(&run->env, "%s=%s", request->env[i].name, request->env[i].value);
         buf_append(&run->env, "", 1);
     }
-    if (buf_check(&run->env, err) < 0)
-        return err->code;
-    if (request->env_count > 0 &&
-        run->ops->cell_send(run->cell, WIRE_ENV, run->env.data, run->env.length, err) < 0)
-        return err->code;
-    return run->ops->cell_send(run->cell, WIRE_RUN, request->code, request->code_length, err);
+    return send_frame(run, WIRE_ENV, 0, &run->env, err);
+}
+
+static int send_gate(struct run *run, struct hutch_error *err)
+{
+    if (!run->request.gate)
+        return 0;
+    uint16_t flags = gate_append(run->request.gate, &run->gate);
+    return send_frame(run, WIRE_GATE, flags, &run->gate, err);
+}
+
+static int send_code(struct run *run, struct hutch_error *err)
+{
+    const struct hutch_request *request = &run->request;
+
+    if (request->tidy) {
+        tidy_code(request->code, request->code_length, language_name(request->language),
+                  &run->code);
+        return send_frame(run, WIRE_RUN, WIRE_RUN_TIDY, &run->code, err);
+    }
+    return run->ops->cell_send(run->cell, WIRE_RUN, 0, request->code, request->code_length, err);
 }
 
 static int take_output(struct run *run, struct capture *capture, enum hutch_stream stream,
@@ -84,23 +116,34 @@ static int take_output(struct run *run, struct capture *capture, enum hutch_stre
     return 0;
 }
 
-/* The last claim of each kind counts. A malformed one counts as none. */
+static void take_claim(struct claim *claim, struct buf *text, const struct cell_event *event)
+{
+    buf_clear(text);
+    buf_append(text, event->data, event->length);
+    claim_parse(claim, text->data, text->length, event->report_flags);
+}
+
+/* The last claim of each kind counts, a malformed one as none. Of verdicts the
+ * first report alone can be one: see wire.h. */
 static void take_report(struct run *run, const struct cell_event *event)
 {
+    bool first = !run->reported;
+
+    run->reported = true;
     if (event->report_type == WIRE_VALUE) {
         buf_clear(&run->value);
         buf_append(&run->value, event->data, event->length);
-    } else {
-        buf_clear(&run->claim_text);
-        buf_append(&run->claim_text, event->data, event->length);
-        claim_parse(&run->claim, run->claim_text.data, run->claim_text.length, event->report_flags);
+    } else if (event->report_type == WIRE_ERROR) {
+        take_claim(&run->claim, &run->claim_text, event);
+    } else if (first && run->request.gate) {
+        take_claim(&run->refusal, &run->refusal_text, event);
     }
 }
 
 /* Every failure in here leaves the outcome unknown, but one: CELL_FAILED. */
 static int take_events(struct run *run, struct hutch_error *err)
 {
-    uint64_t limit_ns = (uint64_t)(run->request->timeout_seconds * (double)NS_PER_SECOND);
+    uint64_t limit_ns = (uint64_t)(run->request.timeout_seconds * (double)NS_PER_SECOND);
     uint64_t deadline_ns = clock_after_ns(START_NS);
     int cancel = cancel_fd(run->options ? run->options->cancel : NULL);
 
@@ -159,9 +202,9 @@ static int fill_result(struct run *run, struct hutch_result *result, struct hutc
 
     result->stdout_bytes = run->out.total;
     result->stderr_bytes = run->err.total;
-    if (capture_finish(&run->out, run->request->output_encoding, &result->stdout_text,
+    if (capture_finish(&run->out, run->request.output_encoding, &result->stdout_text,
                        &out_truncated, err) < 0 ||
-        capture_finish(&run->err, run->request->output_encoding, &result->stderr_text,
+        capture_finish(&run->err, run->request.output_encoding, &result->stderr_text,
                        &err_truncated, err) < 0)
         return err->code;
     result->truncated = out_truncated || err_truncated;
@@ -172,8 +215,9 @@ static int fill_result(struct run *run, struct hutch_result *result, struct hutc
     result->peak_memory_bytes = run->exit.peak_memory_bytes;
     struct outcome_facts facts = {
         .exit = &run->exit,
-        .request = run->request,
+        .request = &run->request,
         .claim = run->claim.present ? &run->claim : NULL,
+        .refusal = run->refusal.present ? &run->refusal : NULL,
         .stderr_text = &result->stderr_text,
     };
     if (outcome_judge(&facts, result, err) < 0)
@@ -183,7 +227,8 @@ static int fill_result(struct run *run, struct hutch_result *result, struct hutc
 
 static int run_cell(struct run *run, struct hutch_result *result, struct hutch_error *err)
 {
-    if (send_code(run, err) < 0 || take_events(run, err) < 0)
+    if (send_env(run, err) < 0 || send_gate(run, err) < 0 || send_code(run, err) < 0 ||
+        take_events(run, err) < 0)
         return err->code;
     if (fill_result(run, result, err) < 0) {
         err_mark_maybe_ran(err);
@@ -192,25 +237,26 @@ static int run_cell(struct run *run, struct hutch_result *result, struct hutch_e
     return 0;
 }
 
-static int run_request(struct hutch_engine *engine, struct run *run, struct hutch_result **ret,
-                       struct hutch_error *err)
+static int run_request(struct hutch_engine *engine, const struct hutch_request *request,
+                       struct run *run, struct hutch_result **ret, struct hutch_error *err)
 {
-    struct cell_spec spec = {.request = run->request};
+    struct cell_spec spec = {.request = &run->request};
 
     if (run->options && run->options->size < sizeof(*run->options))
         return err_set(err, HUTCH_ERR_INVALID, "run_options.size: %zu is not %zu",
                        run->options->size, sizeof(*run->options));
-    if (request_validate(run->request, err) < 0)
+    if (request_validate(request, err) < 0)
         return err->code;
+    request_load(request, &run->request);
     int cancel = cancel_fd(run->options ? run->options->cancel : NULL);
     if (cancel >= 0 && fd_wait(cancel, POLLIN, 0) != 0)
         return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller before the start");
-    capture_init(&run->out, run->request->max_output_bytes);
-    capture_init(&run->err, run->request->max_output_bytes);
+    capture_init(&run->out, request->max_output_bytes);
+    capture_init(&run->err, request->max_output_bytes);
     if (engine->backend->ops->cell_start(engine->backend, &spec, &run->cell, err) < 0)
         return err->code;
     struct hutch_result *result = NULL;
-    if (result_new(run->request, run->ops->name, &result, err) < 0)
+    if (result_new(&run->request, run->ops->name, &result, err) < 0)
         return err->code;
     if (set_run_id(result, err) < 0 || run_cell(run, result, err) < 0) {
         hutch_result_free(result);
@@ -227,16 +273,18 @@ int hutch_run(hutch_engine *engine, const struct hutch_request *request,
     struct hutch_error local;
     err = err ? err : &local;
     struct run run = {
-        .request = request,
         .options = run_options,
         .ops = engine->backend->ops,
         .claim_text = BUF_MAX(WIRE_MAX_ERROR),
+        .refusal_text = BUF_MAX(WIRE_MAX_ERROR),
         .value = BUF_MAX(WIRE_MAX_VALUE),
         .env = BUF_MAX(WIRE_MAX_ENV),
+        .gate = BUF_MAX(WIRE_MAX_GATE),
+        .code = BUF_MAX(LIMIT_CODE_BYTES),
         .begin_ns = clock_now_ns(),
     };
 
-    int code = run_request(engine, &run, ret_result, err);
+    int code = run_request(engine, request, &run, ret_result, err);
     run_done(&run);
     return code;
 }

@@ -3,8 +3,13 @@
  * The wire between the engine and the runner inside a cell: one stream socket,
  * frames of a fixed header and a bounded payload, in native byte order.
  *
- * Engine to runner:  ENV (optional), then RUN.
- * Runner to engine:  VALUE, ERROR; both optional, both claims of hostile code.
+ * Engine to runner:  ENV and GATE (both optional), then RUN.
+ * Runner to engine:  VERDICT, when there was a GATE; then VALUE, ERROR, both
+ *                    optional, both claims of hostile code.
+ *
+ * The runner sends its VERDICT before anything of the program runs. Nobody else
+ * is in the cell by then, so as the first frame it is the runner's own word, and
+ * at any later place it is a forgery.
  *
  * The runner finds the socket at descriptor WIRE_CHANNEL_FD. It is far above
  * what programs close or overwrite by habit (closerange(3, 256), dup2 on 3).
@@ -14,7 +19,7 @@
 #include <stdint.h>
 
 /* Raised whenever a frame changes; helpers of another version are refused. */
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 
 #define WIRE_CHANNEL_FD 1000
 
@@ -30,12 +35,29 @@ struct wire_header {
 };
 
 enum wire_type {
-    WIRE_ENV = 1, /* NAME=VALUE strings, each ended by NUL */
-    WIRE_RUN = 2, /* the code, UTF-8, no NUL; nothing follows */
+    WIRE_ENV = 1,  /* NAME=VALUE strings, each ended by NUL */
+    WIRE_RUN = 2,  /* the code, UTF-8, no NUL; nothing follows */
+    WIRE_GATE = 3, /* entries, each a kind byte (WIRE_GATE_*), a name, and NUL */
 
-    WIRE_VALUE = 16, /* text of the last expression's value, UTF-8 */
-    WIRE_ERROR = 17, /* struct wire_error, the type's name, then the message, UTF-8 */
+    WIRE_VALUE = 16,   /* text of the last expression's value, UTF-8 */
+    WIRE_ERROR = 17,   /* struct wire_error, the type's name, then the message, UTF-8 */
+    WIRE_VERDICT = 18, /* empty: passed; else refused, and as WIRE_ERROR without a type */
 };
+
+/* flags of WIRE_RUN */
+#define WIRE_RUN_TIDY 1 /* handle !command and %magic lines; mend escaped line ends */
+
+/* flags of WIRE_GATE */
+#define WIRE_GATE_ALLOWED_ONLY 1 /* nothing may be imported but what WIRE_GATE_ALLOWED names */
+
+/* kinds of WIRE_GATE entries */
+#define WIRE_GATE_MODULE 'm'    /* os, urllib.request: not to be imported */
+#define WIRE_GATE_CALL 'c'      /* eval: not to be called by this name */
+#define WIRE_GATE_ATTRIBUTE 'a' /* os.system, os.*: not to be called */
+#define WIRE_GATE_ALLOWED 'i'   /* math: may be imported */
+
+/* The runner's exit status after a refusal. */
+#define WIRE_EXIT_REFUSED 126
 
 /* flags of WIRE_ERROR */
 #define WIRE_ERROR_COMPILE 1 /* the code did not parse; nothing ran */
@@ -49,5 +71,6 @@ struct wire_error {
 /* The largest payloads. */
 #define WIRE_MAX_RUN (1u << 20)
 #define WIRE_MAX_ENV (100u * (255u + 1u + 32768u + 1u))
+#define WIRE_MAX_GATE (4u * 1000u * (1u + 255u + 1u))
 #define WIRE_MAX_VALUE (1u << 20)
 #define WIRE_MAX_ERROR (64u << 10)

@@ -114,8 +114,12 @@ def _doors_of(body):
             "cpus",
             "backend",
             "require",
+            "gate",
+            "tidy",
         }
         if not isinstance(request, dict) or not set(request) <= known:
+            possible.discard("cli")
+        if not isinstance(request.get("gate", True), bool):  # lists of its own
             possible.discard("cli")
         if "code" in request and isinstance(request.get("stdin"), bytes):
             possible.discard("c")

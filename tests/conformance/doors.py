@@ -75,6 +75,9 @@ class CliDoor:
         backend = request.pop("backend", self.backend)
         if backend:
             arguments += ["--backend", backend]
+        for flag in ("gate", "tidy"):
+            if request.pop(flag, False):
+                arguments.append("--" + flag)
         for layer in request.pop("require", []):
             arguments += ["--require", layer]
         if "stdin" in request:

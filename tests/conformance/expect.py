@@ -73,6 +73,8 @@ OPTION_OF = {
     "stdin": "--stdin",
     "backend": "--backend",
     "require": "--require",
+    "gate": "--gate",
+    "tidy": "--tidy",
 }
 
 
@@ -209,6 +211,18 @@ def _signal(name):
     return {**PLAIN, "exit_code": 128 + number, "signal": name, "error_type": "runtime_error"}
 
 
+def _rejected():
+    text = "Static analysis rejected code: "
+    return {
+        **PLAIN,
+        "exit_code": -2,
+        "error_type": "validation_error",
+        "error.type": None,
+        "error.message": {"match": "^" + text},
+        "stderr": {"full": text + "[^\n]+\n"},
+    }
+
+
 def _timeout(seconds):
     limit_ms = float(seconds) * 1000
     return {
@@ -253,6 +267,7 @@ MACROS = {
     "IMPORT": _import,
     "EXIT": _exit,
     "SIGNAL": _signal,
+    "REJECTED": _rejected,
     "TIMEOUT": _timeout,
     "LIMIT": _limit,
     "REFUSED": _refused,
@@ -413,8 +428,12 @@ def _check_meaning(result):
         (result["error_type"] == "timeout") == result["timed_out"],
         "error_type timeout and timed_out go together",
     )
+    yield (
+        (code == -2) == (result["error_type"] == "validation_error"),
+        "exit_code -2 and error_type validation_error go together",
+    )
     yield (code == 0) == (result["error_type"] is None), "exit_code 0 means no error_type"
-    yield -1 <= code <= 255, "exit_code is in its range"
+    yield -2 <= code <= 255, "exit_code is in its range"
     yield result["error_type"] in ERROR_TYPES, "error_type is a known one"
     yield (
         name is None
@@ -473,7 +492,7 @@ def check_form(outcome, language="python"):
         )
     )
     if outcome.exit_status is not None:
-        expected = 124 if result["timed_out"] else result["exit_code"]
+        expected = {-1: 124, -2: 126}.get(result["exit_code"], result["exit_code"])
         rules.append(
             (
                 outcome.exit_status == expected,

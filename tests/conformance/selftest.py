@@ -95,6 +95,17 @@ RAISED = {
     "stderr_bytes": 53,
 }
 
+GATED = {
+    **GOOD,
+    "exit_code": -2,
+    "error_type": "validation_error",
+    "error": {"type": None, "message": "Static analysis rejected code: x", "line": 1},
+    "stdout": "",
+    "stdout_bytes": 0,
+    "stderr": "Static analysis rejected code: x\n",
+    "stderr_bytes": 33,
+}
+
 
 def outcome(result=None, **changes):
     """An outcome with a result, as a door would give it."""
@@ -214,6 +225,19 @@ def check_macros():
             [outcome(GOOD, exit_code=143, error_type="runtime_error"), outcome(MEMORY)],
         ),
         (
+            {"is": "REJECTED"},
+            outcome(GATED),
+            [
+                outcome(GOOD),
+                outcome(RAISED),
+                outcome(GATED, stdout="x"),
+                outcome(GATED, stderr=""),
+                outcome(GATED, exit_code=126),
+                outcome(GATED, error_type="runtime_error"),
+                outcome(GATED, error=None),
+            ],
+        ),
+        (
             {"is": "SYNTAX(SyntaxError)", "stdout": "hello\n"},
             outcome(
                 RAISED,
@@ -267,13 +291,15 @@ def check_macros():
 
 def check_forms():
     """Every rule about the form of a result notices its breach."""
-    for good in (GOOD, TIMED_OUT, MEMORY, RAISED):
+    for good in (GOOD, TIMED_OUT, MEMORY, RAISED, GATED):
         yield from expect.check_form(outcome(good))
     bad = [
         {"stdout": None},
         {"exit_code": True},
         {"exit_code": 300},
         {"exit_code": 0, "error_type": "timeout"},
+        {"exit_code": -2, "error_type": "runtime_error"},
+        {"exit_code": 1, "error_type": "validation_error"},
         {"timed_out": True},
         {"signal": "SIGTERM"},
         {"signal": "SIGNONE", "exit_code": 129},

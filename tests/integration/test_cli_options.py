@@ -215,6 +215,9 @@ REFUSALS = [
                                              "in this version; allowed are python, shell, raw"),
     (["run", "-e", "NAME", "-c", "1"], "hutch run: option '-e': value 'NAME' is not of the form "
                                        "NAME=VALUE"),
+    (["run", "--gate", "-l", "shell", "-c", "1"], "hutch run: gate: reads python alone, and the "
+                                                  "language is shell; run it without a gate"),
+    (["run", "--gate=os", "-c", "1"], "hutch run: option '--gate': takes no value, got 'os'"),
     (["run", "-", "--stdin", "-"], "hutch run: option '--stdin': value '-' and FILE '-' cannot "
                                    "both be standard input"),
 ]
@@ -291,6 +294,7 @@ NOT_HERE = ["--backend", "microvm"]
     ["--require", "seccomp", "--require=pid_ns", "-c", "1"],
     ["-l", "raw", "-c", "1"],
     ["--cpus", ".5", "-c", "1"],
+    ["--gate", "--tidy", "-c", "1"],
 ])
 def test_accepted(arguments):
     answer = hutch("run", *arguments, *NOT_HERE)

@@ -39,13 +39,16 @@ VERSION = tuple(
 RUNNER_NAME = "<hutch>"
 
 CHANNEL_FD = 1000
-ENV, RUN, VALUE, ERROR = 1, 2, 16, 17
+ENV, RUN, GATE, VALUE, ERROR, VERDICT = 1, 2, 3, 16, 17, 18
 COMPILE = 1
+TIDY = 1
+ALLOWED_ONLY = 1
+REFUSED = 126
 MAX_VALUE, MAX_ERROR = 1 << 20, 64 << 10
 DEADLINE_SECONDS = 30
 
 Error = namedtuple("Error", "type message line errno flags")
-Result = namedtuple("Result", "status stdout stderr value error frames")
+Result = namedtuple("Result", "status stdout stderr value error frames verdict")
 
 
 # -- the harness -------------------------------------------------------------------
@@ -89,8 +92,8 @@ class Engine:
         finally:
             os.close(CHANNEL_FD)
 
-    def send(self, kind, payload, exec_id=1):
-        self.channel.sendall(struct.pack("=IHHI", len(payload), kind, 0, exec_id) + payload)
+    def send(self, kind, payload, exec_id=1, flags=0):
+        self.channel.sendall(struct.pack("=IHHI", len(payload), kind, flags, exec_id) + payload)
 
     def receive(self):
         """The next frame, or None at the end of the channel."""
@@ -133,7 +136,10 @@ class Engine:
         self.channel.close()
         values = [frame[3].decode() for frame in frames if frame[0] == VALUE]
         errors = [decode_error(frame) for frame in frames if frame[0] == ERROR]
-        assert len(values) <= 1 and len(errors) <= 1 and len(frames) == len(values) + len(errors)
+        verdicts = [frame[3] for frame in frames if frame[0] == VERDICT]
+        assert len(values) <= 1 and len(errors) <= 1 and len(verdicts) <= 1
+        assert len(frames) == len(values) + len(errors) + len(verdicts)
+        assert not verdicts or frames[0][0] == VERDICT
         return Result(
             self.process.returncode,
             stdout,
@@ -141,6 +147,7 @@ class Engine:
             values[0] if values else None,
             errors[0] if errors else None,
             frames,
+            verdicts[0] if verdicts else None,
         )
 
 
@@ -180,13 +187,17 @@ def start(runner, tmp_path):
 
 @pytest.fixture
 def run(start):
-    """Runs a program; stdin is bytes, env a dict."""
+    """Runs a program; stdin is bytes, env a dict, gate a list of entries."""
 
-    def run(code, stdin=None, env=None):
+    def run(code, stdin=None, env=None, gate=None, allowed_only=False, tidy=False):
         engine = start(subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         if env:
             engine.send(ENV, b"".join(f"{k}={v}".encode() + b"\0" for k, v in env.items()))
-        engine.send(RUN, code if isinstance(code, bytes) else code.encode())
+        if gate is not None:
+            payload = b"".join(entry.encode() + b"\0" for entry in gate)
+            engine.send(GATE, payload, flags=ALLOWED_ONLY if allowed_only else 0)
+        code = code if isinstance(code, bytes) else code.encode()
+        engine.send(RUN, code, flags=TIDY if tidy else 0)
         result = engine.finish(stdin)
         # One name for the program's file, so that results can be compared.
         name = engine.program.encode()
@@ -224,6 +235,7 @@ def plain(tmp_path):
             None,
             None,
             None,
+            None,
         )
 
     return plain
@@ -257,10 +269,13 @@ def runner_constants():
 
 def test_constants_are_those_of_the_header():
     header, ours = header_constants(), runner_constants()
-    assert len(ours) == 10
+    assert len(ours) == 20
     assert {name: header[name] for name in ours} == ours
     assert (header["WIRE_ENV"], header["WIRE_RUN"]) == (ENV, RUN)
     assert (header["WIRE_VALUE"], header["WIRE_ERROR"]) == (VALUE, ERROR)
+    assert (header["WIRE_GATE"], header["WIRE_VERDICT"]) == (GATE, VERDICT)
+    assert (header["WIRE_RUN_TIDY"], header["WIRE_GATE_ALLOWED_ONLY"]) == (TIDY, ALLOWED_ONLY)
+    assert header["WIRE_EXIT_REFUSED"] == REFUSED
 
 
 def test_layouts_are_those_of_the_header():
@@ -292,6 +307,10 @@ def test_request_in_single_bytes(start):
         struct.pack("=IHHI", 5, 99, 0, 1) + b"12345",
         struct.pack("=IHHI", (1 << 20) + 1, RUN, 0, 1),
         (struct.pack("=IHHI", 4, ENV, 0, 1) + b"A=1\0") * 2,
+        (struct.pack("=IHHI", 4, GATE, 0, 1) + b"mos\0") * 2,
+        struct.pack("=IHHI", 4, GATE, 0, 1) + b"mos\0" + struct.pack("=IHHI", 4, ENV, 0, 1),
+        struct.pack("=IHHI", 1028001, GATE, 0, 1),
+        struct.pack("=IHHI", 3, GATE, 0, 1) + b"m\xff\0",
     ],
 )
 def test_no_request(start, data):
@@ -858,6 +877,418 @@ def test_asyncio_is_not_shadowed(start):
     engine.send(RUN, b"import asyncio\nawait asyncio.sleep(0, 3)")
     result = engine.finish()
     assert (result.status, result.value) == (0, "3")
+
+
+# -- the gate ----------------------------------------------------------------------
+
+# The lists that the engine sends by default; test_gate.c knows them too.
+MODULES = ["mos", "msubprocess", "msocket", "murllib", "mrequests", "mhttp"]
+CALLS = ["ceval", "cexec", "ccompile", "c__import__"]
+ATTRIBUTES = ["aos.*", "asubprocess.*", "asocket.*"]
+DEFAULT = MODULES + CALLS + ATTRIBUTES
+
+
+def refusal(result):
+    """What the gate has to say, when it refused and nothing ran."""
+    assert (result.status, result.stdout) == (REFUSED, "")
+    assert result.value is None and result.error is None
+    line, type_length, errno = struct.unpack("=IIi", result.verdict[:12])
+    text = result.verdict[12:].decode()
+    assert (type_length, errno) == (0, 0)
+    assert result.stderr == text + "\n" and "\n" not in text
+    prefix = "Static analysis rejected code: "
+    assert text.startswith(prefix)
+    return line, text[len(prefix) :]
+
+
+def assert_passed(result, value=None):
+    assert_ok(result, result.stdout)
+    assert result.verdict == b""
+    assert result.value == value
+
+
+REFUSED_CODE = {
+    "import": ("print('ran')\nimport os", 2, "import of 'os' (line 2)"),
+    "from": ("from os import path", 1, "import of 'os' (line 1)"),
+    "as": ("import subprocess as s", 1, "import of 'subprocess' (line 1)"),
+    "below": ("import urllib.request", 1, "import of 'urllib.request' (line 1)"),
+    "from below": ("from http.client import HTTPConnection", 1, "import of 'http.client' (line 1)"),
+    "one of several": ("import json, socket, math", 1, "import of 'socket' (line 1)"),
+    "star": ("from os import *", 1, "import of 'os' (line 1)"),
+    "in a function": ("def f():\n    if 1:\n        import os\n", 3, "import of 'os' (line 3)"),
+    "eval": ("x = 1\neval('1')", 2, "call of eval() (line 2)"),
+    "exec": ("exec('1')", 1, "call of exec() (line 1)"),
+    "compile": ("compile('1', 'x', 'eval')", 1, "call of compile() (line 1)"),
+    "__import__": ("__import__('os').getcwd()", 1, "call of __import__() (line 1)"),
+    "in an f-string": ("f'{eval(1)}'", 1, "call of eval() (line 1)"),
+    "in a default": ("def f(a=eval('1')): pass", 1, "call of eval() (line 1)"),
+    "in a decorator": ("@eval('1')\ndef f(): pass", 1, "call of eval() (line 1)"),
+    "in a comprehension": ("[eval(x) for x in '1']", 1, "call of eval() (line 1)"),
+    "attribute": ("os.system('x')", 1, "call of os.system() (line 1)"),
+    "deep attribute": ("os.path.join('a')", 1, "call of os.path.join() (line 1)"),
+    "another name": ("e = eval\ne('1')", 2, "call of eval() (line 2)"),
+    "annotated": ("e: object = eval\ne('1')", 2, "call of eval() (line 2)"),
+    "walrus": ("(e := eval)\ne('1')", 2, "call of eval() (line 2)"),
+    "three names": ("a = b\nc = a\nb = exec\nc('1')", 4, "call of exec() (line 4)"),
+    "names in a circle": ("x = os\nos = x\nos.system('y')", 3, "call of os.system() (line 3)"),
+    "builtins": ("import builtins\nbuiltins.eval('1')", 2, "call of builtins.eval() (line 2)"),
+    "from builtins": (
+        "from builtins import eval as e\ne('1')", 2, "call of builtins.eval() (line 2)"
+    ),
+    "__builtins__": ("__builtins__.eval('1')", 1, "call of __builtins__.eval() (line 1)"),
+    "several": (
+        "import os as o\no.system('a')\no.system('b')\nimport json, http\n",
+        1,
+        "import of 'os' (line 1), call of os.system() (line 2), call of os.system() (line 3), "
+        "import of 'http' (line 4)",
+    ),
+    "twice on a line": ("eval(eval('1'))", 1, "call of eval() (line 1), call of eval() (line 1)"),
+    "does not compile, but parses": ("import os\nreturn", 1, "import of 'os' (line 1)"),
+    "awaits": ("await os.f()", 1, "call of os.f() (line 1)"),
+}
+
+
+@pytest.mark.parametrize("code, line, text", REFUSED_CODE.values(), ids=REFUSED_CODE.keys())
+def test_gate_refuses(run, code, line, text):
+    assert refusal(run(code, gate=DEFAULT)) == (line, text)
+
+
+PASSED_CODE = {
+    "hello": ("print('hello')\n6 * 7", "42"),
+    "in a string": ("x = 'os.system'\n'''\nimport os\neval(1)\n'''\nx", "'os.system'"),
+    "in a comment": ("# import os\n1", "1"),
+    "a method": ("class A:\n    def exec(self): return 3\nA().exec()", "3"),
+    "re.compile": ("import re\nre.compile('a').pattern", "'a'"),
+    "from re import compile": ("from re import compile\ncompile('a').pattern", "'a'"),
+    "begins alike": (
+        "import sys, types\n"
+        "for name in ('ossaudiodev', 'sockets', 'httplib'):\n"
+        "    sys.modules[name] = types.ModuleType(name)\n"
+        "import ossaudiodev, sockets\nfrom httplib import __name__ as name\nname",
+        "'httplib'",
+    ),
+    "an attribute": ("class A: pass\na = A()\na.os = A()\na.os.path = 5\na.os.path", "5"),
+    "not called": ("[eval, exec][0] is eval", "True"),
+    "ends alike": ("def my_eval(x): return x\nmy_eval(2)", "2"),
+    "a keyword": ("dict(os=1)", "{'os': 1}"),
+    "await": ("import asyncio\nawait asyncio.sleep(0, 1)", "1"),
+    "nothing": ("", None),
+}
+
+
+@pytest.mark.parametrize("code, value", PASSED_CODE.values(), ids=PASSED_CODE.keys())
+def test_gate_lets_pass(run, code, value):
+    assert_passed(run(code, gate=DEFAULT), value)
+
+
+def test_gate_leaves_relative_imports_to_the_interpreter(run):
+    result = run("from . import os", gate=DEFAULT)
+    assert (result.status, result.error.type, result.verdict) == (1, "ImportError", b"")
+
+
+def test_gate_leaves_errors_of_syntax_to_the_interpreter(run, plain):
+    code = "import os\nx = = 1"
+    ours, theirs = run(code, gate=DEFAULT), plain(code)
+    assert ours[:3] == theirs[:3]
+    assert ours.error.flags == COMPILE and ours.verdict is None
+
+
+def test_gate_without_lists_refuses_nothing(run):
+    assert_passed(run("import os\nos.getcwd()\neval('3')", gate=[]), "3")
+
+
+CUSTOM = {
+    "a module below": (["murllib.request"], "import urllib.parse", None),
+    "and itself": (["murllib.request"], "import urllib.request", "import of 'urllib.request'"),
+    "as a name": (["murllib.request"], "from urllib import request", "import of 'urllib.request'"),
+    "and below": (["mxml.dom"], "from xml.dom.minidom import parse", "import of 'xml.dom.minidom'"),
+    "one function": (
+        ["aos.system"], "import os\nos.getcwd()\nos.system('x')", "call of os.system()"
+    ),
+    "one function, imported": (
+        ["aos.system"], "from os import system as s\ns('x')", "call of os.system()"
+    ),
+    "one function, of a module by another name": (
+        ["aos.path.join"], "import os.path as p\np.join('x')", "call of os.path.join()"
+    ),
+    "not what begins alike": (["aos.sys"], "import os\nos.system('true')", None),
+    "not the module itself": (["aos.*"], "os = print\nos()", None),
+    "a call": (["cprint"], "print(1)", "call of print()"),
+    "beyond ASCII": (["cdrücke"], "def drücke(): pass\ndrücke()", "call of drücke()"),
+}
+
+
+@pytest.mark.parametrize("gate, code, text", CUSTOM.values(), ids=CUSTOM.keys())
+def test_gate_with_other_lists(run, gate, code, text):
+    result = run(code, gate=gate)
+    if text is None:
+        assert result.status == 0 and result.verdict == b""
+    else:
+        assert refusal(result)[1] == f"{text} (line {code.count(chr(10)) + 1})"
+
+
+ALLOWED = {
+    "listed": ("import math\nmath.floor(2.5)", None),
+    "below": ("import xml.dom.minidom\nfrom xml import dom", None),
+    "a name in a module": ("from os import path\n1", None),
+    "the module itself": ("import os.path", None),
+    "__future__": ("from __future__ import annotations", None),
+    "its package": ("import os", "import of 'os'"),
+    "another name in it": ("from os import system", "import of 'os'"),
+    "one of several": ("import math, json", "import of 'json'"),
+    "star": ("from os import *", "import of 'os'"),
+    "relative": ("from . import math", "import of '.'"),
+    "relative below": ("from .math import x", "import of '.math'"),
+    "begins alike": ("import mathx", "import of 'mathx'"),
+}
+
+
+@pytest.mark.parametrize("code, text", ALLOWED.values(), ids=ALLOWED.keys())
+def test_gate_with_allowed_imports(run, code, text):
+    result = run(code, gate=["imath", "ixml", "ios.path"], allowed_only=True)
+    if text is None:
+        assert result.status == 0 and result.verdict == b""
+    else:
+        expected = f"{text} (line 1); allowed imports: math, xml, os.path"
+        assert refusal(result) == (1, expected)
+
+
+def test_gate_with_no_allowed_import(run):
+    gate = ["ceval"]
+    result = run("import math", gate=gate, allowed_only=True)
+    assert refusal(result)[1] == "import of 'math' (line 1); allowed imports: none"
+    result = run("eval('1')", gate=gate, allowed_only=True)
+    assert refusal(result)[1] == "call of eval() (line 1)"
+
+
+def test_gate_may_refuse_what_is_allowed(run):
+    result = run("import os.path", gate=["mos.path", "ios"], allowed_only=True)
+    assert refusal(result)[1] == "import of 'os.path' (line 1); allowed imports: os"
+
+
+def test_refusals_stay_short(run):
+    gate = ["c" + "f" * 250, *(f"ia{i}" for i in range(300))]
+    code = f"{'f' * 250}()\n" * 50 + "import math"
+    line, text = refusal(run(code, gate=gate, allowed_only=True))
+    assert line == 1
+    assert text.startswith("call of fff") and text.count("line ") == 10
+    assert text.endswith("(line 10), 41 more; allowed imports: "
+                         "a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, ...")
+    assert len(text) < 2000
+
+
+def test_gate_of_the_largest_size(run):
+    gate = [f"{kind}x{i:03}.{'n' * 250}" for kind in "mcai" for i in range(1000)]
+    result = run("import math", gate=gate, allowed_only=True)
+    assert refusal(result)[1].startswith("import of 'math' (line 1); allowed imports: x000.nnn")
+
+
+def test_gate_refuses_what_it_cannot_look_through(run):
+    code = "a = 1\n" + " + ".join(["a"] * 3000)
+    result = run(code, gate=DEFAULT)
+    if VERSION in ((3, 11), (3, 12)):  # whose trees nest less deeply than others
+        assert refusal(result) == (0, "the code is nested too deeply to be checked")
+    else:
+        assert result.verdict == b""
+
+
+def test_gate_takes_attributes_of_any_depth(run):
+    code = "os" + ".a" * 900 + "()"
+    assert refusal(run(code, gate=DEFAULT))[1].startswith("call of os.a.a.a")
+
+
+def test_gate_takes_many_imports(run):
+    code = "".join(f"import a{i} as b{i}\nb{i} = b{i + 1}\n" for i in range(3000)) + "b0.x()\n"
+    result = run(code, gate=["mos", *(f"mz{i}" for i in range(999))])
+    assert (result.status, result.error.type, result.verdict) == (1, "ModuleNotFoundError", b"")
+
+
+def test_a_verdict_comes_before_the_program(start):
+    engine = start(subprocess.PIPE)
+    engine.send(GATE, b"mos\0")
+    engine.send(RUN, b"import sys\nsys.stdin.read()")
+    assert engine.receive() == (VERDICT, 0, 1, b"")
+    assert engine.process.poll() is None
+    assert engine.finish(b"").status == 0
+
+
+# -- IPython's lines ---------------------------------------------------------------
+
+# Programs that must run as they are, whatever they hold.
+UNTOUCHED = {
+    "an operator": "y = 3\nx = (10\n%y)\nx",
+    "a text": "x = '''\n!ls\n%time y\n'''\nx",
+    "an escape": "'a\\\\nb' '\\n'",
+    "CRLF in a text": "x = '''a\r\nb'''\r\nx",
+    "a bad program": "x = = 3",
+    "a bad program of one line": "print('a' 'b\\n' 3)",
+    "a question": "x?",
+    "not equal": "!= 3",
+    "a number behind": "% 3",
+    "in brackets": "f(1,\n!ls\n)",
+    "behind a backslash": "x = \\\n!ls",
+    "in an open text": "x = '''\n!ls\n",
+}
+
+
+@pytest.mark.parametrize("code", UNTOUCHED.values(), ids=UNTOUCHED.keys())
+def test_tidy_leaves_alone(run, code):
+    assert run(code, tidy=True)[:5] == run(code)[:5]
+
+
+TIDY_CODE = {
+    "a command": ("!echo a\nprint('b')", "a\nb\n", None),
+    "the output before it comes first": ("print('a', end='')\n!echo b", "ab\n", None),
+    "a command in last place has no value": ("1\n!true", "", None),
+    "blanks around": ("!  echo a  \n5", "a\n", "5"),
+    "two marks": ("!!echo a", "a\n", None),
+    "quotes": ("!echo 'it''s' \"\\\"q\\\"\" $((1+1)) é", "its \"q\" 2 é\n", None),
+    "odd quotes": (
+        "!echo don\\'t\nprint(1)\n!echo \\'\\'\\'\nprint(2)", "don't\n1\n'''\n2\n", None
+    ),
+    "brackets": ("!echo '('\nprint(1)\n!echo ']'", "(\n1\n]\n", None),
+    "over two lines": ("!echo a \\\n  b\nprint(2)", "a b\n2\n", None),
+    "a failing one": ("!exit 3\n4", "", "4"),
+    "in a block": ("for i in (1, 2):\n    !echo a\n    print(i)", "a\n1\na\n2\n", None),
+    "alone in a block": ("if 1:\n  !echo a\nprint(2)", "a\n2\n", None),
+    "nothing": ("!\n3", "", "3"),
+    "in a function": ("def f():\n\t!echo a\n\nf()", "a\n", None),
+    "behind brackets and texts": (
+        "x = [1,\n  2]\ny = '''\n'''; z = \"'''\" # '''(\n!echo a\nx", "a\n", "[1, 2]"
+    ),
+    "behind operators": ("y = 3\nx = (10\n%y)\nz = 10 \\\n%y\n!echo a\nx + z", "a\n", "2"),
+    "matplotlib": ("%matplotlib inline\nx = 3\nx", "", "3"),
+    "matplotlib in a block": ("if 1:\n    %matplotlib inline\n5", "", "5"),
+    "before __future__": ("%matplotlib inline\nfrom __future__ import annotations\n6", "", "6"),
+    "time": ("%time 1+1", "", "2"),
+    "time of a statement": ("%time x = 3\nx", "", "3"),
+    "time over lines": ("%time x = [1,\n  2]\nx", "", "[1, 2]"),
+    "time in a block": ("for i in (1, 2):\n    %time print(i)\n", "1\n2\n", None),
+    "timeit": ("%timeit -n 10 -r3 -q print(1)", "1\n", None),
+    "timeit of a negative": ("x = 1\n%timeit -x", "", "-1"),
+    "time of a cell": ("%%time\nprint(1)\n2", "1\n", "2"),
+    "time of a cell with a statement": ("%%timeit x = 1\nx + 1", "", "2"),
+    "time of a command": ("%time !echo a", "a\n", None),
+    "time of nothing": ("if 1:\n    %time\n3", "", "3"),
+    "with CRLF": ("print(1)\r\n!echo a\r\nprint(2)\r\n", "1\na\n2\n", None),
+    "awaited": ("!echo a\nimport asyncio\nawait asyncio.sleep(0, 4)", "a\n", "4"),
+    "escaped line ends": ("import math\\nprint(math.floor(2.5))\\n", "2\n", None),
+    "escaped as a whole": ("x = \\\"a\\\"\\nprint(x + 'b\\\\n' + \\'c\\')", "ab\nc\n", None),
+    "escaped between texts": ("x = 1\\nprint('a\\nb', \"c\\n2\")", "a\nb c\n2\n", None),
+    "escaped CRLF and tabs": ("if 1:\\r\\n\\tprint(1)\\r\\n", "1\n", None),
+    "escaped with a command": ("!echo a\\nprint(2)\n", "a\n2\n", None),
+    "escaped with a magic": ("%matplotlib inline\\nprint(2)", "2\n", None),
+    "an escape of a command": ("!printf 'a\\nb'", "a\nb", None),
+    "a cookie": ("# coding: latin-1\n!echo a\n'é'", "a\n", "'Ã©'"),
+}
+
+
+@pytest.mark.parametrize("code, stdout, value", TIDY_CODE.values(), ids=TIDY_CODE.keys())
+def test_tidy(run, code, stdout, value):
+    result = run(code, tidy=True)
+    assert_ok(result, stdout)
+    assert result.value == value
+
+
+def test_without_tidy_nothing_is_touched(run):
+    for code in ("!echo a", "%time 1", "print(1)\\nprint(2)"):
+        result = run(code)
+        assert result.error.type == "SyntaxError" and result.stdout == ""
+
+
+HINTS = {
+    "line": ("print(1)\n%cd /tmp\nprint(2)", "1\n2\n", ["line 2: %cd"]),
+    "cell": ("%%capture out\nprint(1)", "1\n", ["line 1: %%capture"]),
+    "each once": ("%env A=1\n%env B=2\n%pip install x", "", ["line 1: %env", "line 3: %pip"]),
+    "in a block": ("if 1:\n    %load_ext x\nprint(1)", "1\n", ["line 2: %load_ext"]),
+    "over lines": ("%config a \\\n  b\nprint(1)", "1\n", ["line 1: %config"]),
+}
+
+
+@pytest.mark.parametrize("code, stdout, hints", HINTS.values(), ids=HINTS.keys())
+def test_other_magics_are_left_out_with_a_hint(run, code, stdout, hints):
+    result = run(code, tidy=True)
+    assert (result.status, result.stdout) == (0, stdout)
+    said = [f"hutch: {hint} is IPython's and was left out\n" for hint in hints]
+    assert result.stderr == "".join(said)
+
+
+def test_hints_stay_few(run):
+    result = run("".join(f"%m{i}\n" for i in range(100)), tidy=True)
+    assert result.stderr.count("\n") == 10
+
+
+def test_hint_beside_an_error_of_syntax(run):
+    result = run("%%bash\nls -l /", tidy=True)
+    assert result.stderr.startswith("hutch: line 1: %%bash is IPython's and was left out\n  File")
+    assert (result.error.line, result.error.flags) == (2, COMPILE)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "!true\n!true \\\n  x\n%matplotlib inline\n1/0",
+        "!true\n%cd x\n\n# c\n%time 1/0",
+        "!true\r\n!true\r\n\r\n\r\n1/0",
+        "if 1:\n    !true\n    %matplotlib inline\n    %who\n    1/0",
+        "!true\n\n\n\n1 +",
+    ],
+)
+def test_lines_keep_their_numbers(run, code):
+    result = run(code, tidy=True)
+    assert result.status == 1
+    assert result.error.line == 5
+
+
+def test_error_of_a_mended_line(run):
+    result = run("x = 1\\ny = 0\\nx/y", tidy=True)
+    assert (result.error.type, result.error.line) == ("ZeroDivisionError", 3)
+    assert "    x/y\n" in result.stderr
+
+
+def test_many_commands(run):
+    code = "x = 0\n" + "if x: pass\nif x:\n  !echo no\n%who\n" * 20000 + "print(x)"
+    result = run(code, tidy=True)
+    assert (result.status, result.stdout) == (0, "0\n")
+    assert result.stderr == "hutch: line 5: %who is IPython's and was left out\n"
+
+
+def test_a_warning_does_not_come_twice(run):
+    result = run("!true\nx = '\\d'", tidy=True)
+    assert result.status == 0
+    assert result.stderr.count("invalid escape sequence") == (VERSION >= (3, 12))
+
+
+def test_commands_in_a_process_that_is_spawned(run):
+    result = run(
+        "%matplotlib inline\n"
+        "import multiprocessing as mp\n"
+        "def square(x):\n"
+        "    return x * x\n"
+        "if __name__ == '__main__':\n"
+        "    !echo once\n"
+        "    with mp.get_context('spawn').Pool(1) as pool:\n"
+        "        print(pool.map(square, [3]))\n",
+        tidy=True,
+    )
+    assert_ok(result, "once\n[9]\n")
+
+
+def test_gate_looks_at_what_will_run(run):
+    assert refusal(run("x = 1\\nimport os", gate=DEFAULT, tidy=True)) == (
+        2, "import of 'os' (line 2)")
+    assert refusal(run("%time eval('1')", gate=DEFAULT, tidy=True)) == (
+        1, "call of eval() (line 1)")
+
+
+def test_gate_takes_a_command_for_an_import_of_subprocess(run):
+    code = "print(1)\n!echo a\n%cd x"
+    assert refusal(run(code, gate=DEFAULT, tidy=True)) == (2, "shell command 'echo a' (line 2)")
+    result = run(code, gate=["imath"], allowed_only=True, tidy=True)
+    assert refusal(result)[1] == "shell command 'echo a' (line 2); allowed imports: math"
+    result = run(code, gate=["isubprocess"] + CALLS, allowed_only=True, tidy=True)
+    assert (result.status, result.stdout, result.verdict) == (0, "1\na\n", b"")
+    assert result.stderr == "hutch: line 3: %cd is IPython's and was left out\n"
 
 
 # -- surroundings ------------------------------------------------------------------

@@ -71,6 +71,8 @@ static void the_least_request_has_the_defaults(void **state)
     assert_int_equal(request->require, 0);
     assert_int_equal(request->output_encoding, defaults.output_encoding);
     assert_null(request->owner);
+    assert_false(request->tidy);
+    assert_null(request->gate);
 }
 
 static void every_field_is_read(void **state)
@@ -81,7 +83,8 @@ static void every_field_is_read(void **state)
         " \"env\": {\"A\": \"1\", \"B\": \"zw\\u0065i\\t\"}, \"timeout_seconds\": 2, \"cpus\": 0.5,"
         " \"max_processes\": 7, \"disk_mb\": 9, \"max_output_bytes\": 2048,"
         " \"output_encoding\": \"base64\", \"backend\": \"namespace\","
-        " \"require\": [\"seccomp\", \"net_ns\", \"seccomp\"], \"owner\": \"me\"}");
+        " \"require\": [\"seccomp\", \"net_ns\", \"seccomp\"], \"owner\": \"me\","
+        " \"tidy\": true, \"gate\": false}");
     const struct hutch_request *request = hutch_json_request_get(json);
 
     assert_int_equal(request->memory_mb, 20);
@@ -103,6 +106,67 @@ static void every_field_is_read(void **state)
     assert_int_equal(request->backend, HUTCH_BACKEND_NAMESPACE);
     assert_int_equal(request->require, HUTCH_LAYER_SECCOMP | HUTCH_LAYER_NET_NS);
     assert_string_equal(request->owner, "me");
+    assert_true(request->tidy);
+    assert_null(request->gate);
+}
+
+static void a_gate_has_the_lists_that_are_given(void **state)
+{
+    (void)state;
+    auto_request hutch_json_request *plain = parsed("{\"code\": \"1\", \"gate\": true}");
+    auto_request hutch_json_request *empty = parsed("{\"code\": \"1\", \"gate\": {}}");
+    auto_request hutch_json_request *full =
+        parsed("{\"code\": \"1\", \"gate\": {\"modules\": [\"ctypes\", \"os.path\"], \"calls\": [],"
+               " \"attributes\": [\"os.*\"], \"allowed_imports\": [\"math\"]}}");
+    hutch_json_request *const defaults[] = {plain, empty};
+
+    for (size_t i = 0; i < 2; i++) {
+        const struct hutch_gate *gate = hutch_json_request_get(defaults[i])->gate;
+        assert_non_null(gate);
+        assert_int_equal(gate->size, sizeof(*gate));
+        assert_true(!gate->modules && !gate->calls && !gate->attributes && !gate->allowed_imports);
+    }
+    const struct hutch_gate *gate = hutch_json_request_get(full)->gate;
+    assert_int_equal(gate->module_count, 2);
+    assert_string_equal(gate->modules[0], "ctypes");
+    assert_string_equal(gate->modules[1], "os.path");
+    assert_non_null(gate->calls);
+    assert_int_equal(gate->call_count, 0);
+    assert_int_equal(gate->attribute_count, 1);
+    assert_string_equal(gate->attributes[0], "os.*");
+    assert_int_equal(gate->allowed_import_count, 1);
+    assert_string_equal(gate->allowed_imports[0], "math");
+}
+
+static void what_is_no_gate_is_named(void **state)
+{
+    (void)state;
+    refused("{\"code\": \"1\", \"gate\": 1}",
+            "gate: true, false or an object is expected, not a whole number");
+    refused("{\"code\": \"1\", \"gate\": null}", "gate: true, false or an object is expected");
+    refused("{\"code\": \"1\", \"gate\": [\"os\"]}", "not an array");
+    refused("{\"code\": \"1\", \"gate\": {\"module\": []}}",
+            "unknown field 'gate.module'; allowed are gate.modules, gate.calls, gate.attributes, "
+            "gate.allowed_imports");
+    refused("{\"code\": \"1\", \"gate\": {\"a\\nb\": []}}", "unknown field 'gate.a\\nb'");
+    refused("{\"code\": \"1\", \"gate\": {\"modules\": \"os\"}}",
+            "gate.modules: an array of names is expected, not a string");
+    refused("{\"code\": \"1\", \"gate\": {\"calls\": [\"eval\", 1]}}",
+            "gate.calls: a string is expected, not a whole number");
+    refused("{\"code\": \"1\", \"gate\": {\"attributes\": [\"os\\u0000\"]}}",
+            "gate.attributes: NUL at byte 2");
+    refused("{\"code\": \"1\", \"gate\": {\"attributes\": [\"os\"]}}",
+            "gate.attributes: 'os' is no such name; allowed are names such as os.system and os.*");
+    refused("{\"code\": \"1\", \"gate\": true, \"language\": \"shell\"}",
+            "gate: reads python alone, and the language is shell");
+    refused("{\"code\": \"1\", \"tidy\": 1}",
+            "tidy: true or false is expected, not a whole number");
+    auto_buf struct buf text = BUF_MAX(10000);
+    buf_append_text(&text, "{\"code\": \"1\", \"gate\": {\"allowed_imports\": [\"a\"");
+    for (int i = 0; i < 1000; i++)
+        buf_append_text(&text, ",\"a\"");
+    buf_append_text(&text, "]}}");
+    refused(text.data, "gate.allowed_imports: 1001 names; allowed are at most 1000");
 }
 
 static void empty_containers_are_none(void **state)
@@ -136,7 +200,7 @@ static void unknown_fields_are_named_beside_those_allowed(void **state)
     refused("{\"code\": \"1\", \"timeout\": 1}",
             "unknown field 'timeout'; allowed are code, language, stdin, env, timeout_seconds, "
             "memory_mb, cpus, max_processes, disk_mb, max_output_bytes, output_encoding, backend, "
-            "require, owner");
+            "require, owner, tidy, gate");
     refused("{\"code\": \"1\", \"Code\": \"1\"}", "unknown field 'Code'");
     refused("{\"code\": \"1\", \"\": 1}", "unknown field ''");
     refused("{\"code\": \"1\", \"a\\nb\": 1}", "unknown field 'a\\nb'");
@@ -146,7 +210,7 @@ static void unknown_fields_are_named_beside_those_allowed(void **state)
     memcpy(text + length + 400, "\": 1}", 6);
     refused(text, "...'; allowed are code, language, stdin, env, timeout_seconds, "
                   "memory_mb, cpus, max_processes, disk_mb, max_output_bytes, output_encoding, "
-                  "backend, require, owner");
+                  "backend, require, owner, tidy, gate");
 }
 
 static void wrong_types_are_named(void **state)
@@ -279,6 +343,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_request_has_the_defaults),
         cmocka_unit_test(every_field_is_read),
+        cmocka_unit_test(a_gate_has_the_lists_that_are_given),
+        cmocka_unit_test(what_is_no_gate_is_named),
         cmocka_unit_test(empty_containers_are_none),
         cmocka_unit_test(what_is_no_request_is_refused),
         cmocka_unit_test(unknown_fields_are_named_beside_those_allowed),

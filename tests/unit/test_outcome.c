@@ -31,6 +31,7 @@ struct end {
     uint32_t line;
     int sys_errno;
     bool compile;
+    bool refusal;            /* it is the gate's word instead */
     const char *stderr_text; /* NULL: empty */
     /* what must come out */
     int exit_code;
@@ -150,6 +151,43 @@ static const struct end ends[] = {
      .error_type = "runtime_error",
      .error_class = "MyImportError",
      .contains = ""},
+
+    /* the gate */
+    {.what = "refused",
+     .wait_status = EXITED(WIRE_EXIT_REFUSED),
+     .refusal = true,
+     .type = "",
+     .message = "Static analysis rejected code: import of 'os' (line 2)",
+     .line = 2,
+     .exit_code = -2,
+     .error_type = "validation_error",
+     .error_line = 2,
+     .contains = "Static analysis rejected code: import of 'os' (line 2)"},
+    {.what = "a refusal without the runner's exit status",
+     .wait_status = EXITED(1),
+     .refusal = true,
+     .type = "",
+     .message = "no",
+     .exit_code = 1,
+     .error_type = "runtime_error"},
+    {.what = "a refusal in a program that ends well", .refusal = true, .type = "", .message = "no"},
+    {.what = "a refusal that came too late",
+     .end = CELL_END_TIMEOUT,
+     .wait_status = EXITED(WIRE_EXIT_REFUSED),
+     .refusal = true,
+     .type = "",
+     .message = "no",
+     .exit_code = -1,
+     .error_type = "timeout",
+     .contains = "time limit"},
+    {.what = "the exit status of a refusal, as a claim",
+     .wait_status = EXITED(WIRE_EXIT_REFUSED),
+     .type = "SystemExit",
+     .message = "126",
+     .exit_code = 126,
+     .error_type = "runtime_error",
+     .error_class = "SystemExit",
+     .contains = "126"},
 
     /* ends by the supervisor */
     {.what = "time limit",
@@ -571,7 +609,8 @@ static void judge(const struct end *row, struct hutch_result *result)
     struct hutch_text stderr_text = {text, strlen(text)};
     struct outcome_facts facts = {.exit = &exit,
                                   .request = &request,
-                                  .claim = row->type ? &claim : NULL,
+                                  .claim = row->type && !row->refusal ? &claim : NULL,
+                                  .refusal = row->refusal ? &claim : NULL,
                                   .stderr_text = &stderr_text};
     assert_int_equal(outcome_judge(&facts, result, &err), 0);
     free(text);

@@ -70,6 +70,8 @@ static void defaults_are_those_of_the_contract(void **state)
     assert_null(request.stdin_data);
     assert_null(request.env);
     assert_null(request.owner);
+    assert_false(request.tidy);
+    assert_null(request.gate);
     assert_int_equal(request.env_count + request.stdin_length + request.require, 0);
     request.code = "x";
     request.code_length = 1;
@@ -456,6 +458,43 @@ static void requests_of_other_versions(void **state)
     refuse_request(&newer.request, "is no size of a request");
     newer.request.size = SIZE_MAX;
     refuse_request(&newer.request, "is no size of a request");
+    newer.request.size = sizeof(struct hutch_request) - 1;
+    refuse_request(&newer.request, "is no size of a request");
+}
+
+static void fields_that_a_caller_has_not_are_not_read(void **state)
+{
+    (void)state;
+    struct hutch_request older = good(), loaded;
+
+    older.owner = "me";
+    older.size = offsetof(struct hutch_request, tidy); /* of the first version */
+    older.tidy = true;
+    older.gate = (const struct hutch_gate *)1;
+    accept_request(&older);
+    request_load(&older, &loaded);
+    assert_int_equal(loaded.size, sizeof(loaded));
+    assert_string_equal(loaded.owner, "me");
+    assert_false(loaded.tidy);
+    assert_null(loaded.gate);
+}
+
+static void the_gate_is_checked(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"os", "os.*"};
+    struct hutch_request request = good();
+    struct hutch_gate gate;
+
+    hutch_gate_init(&gate);
+    request.gate = &gate;
+    accept_request(&request);
+    request.language = HUTCH_SHELL;
+    refuse_request(&request, "gate: reads python alone, and the language is shell");
+    request.language = HUTCH_PYTHON;
+    gate.modules = names;
+    gate.module_count = 2;
+    refuse_request(&request, "gate.modules: 'os.*' is no such name");
 }
 
 /* ---- names ---- */
@@ -580,6 +619,8 @@ int main(void)
         cmocka_unit_test(required_layers_are_known_bits),
         cmocka_unit_test(owners_are_short),
         cmocka_unit_test(requests_of_other_versions),
+        cmocka_unit_test(fields_that_a_caller_has_not_are_not_read),
+        cmocka_unit_test(the_gate_is_checked),
         cmocka_unit_test(languages_have_names),
         cmocka_unit_test(backends_and_encodings_have_names),
         cmocka_unit_test(layers_are_parsed),

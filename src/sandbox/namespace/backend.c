@@ -32,7 +32,7 @@
 #endif
 
 #define READ_BYTES (64u << 10)
-#define SEND_FRAMES 2
+#define SEND_FRAMES 3
 #define DRAIN_SECONDS 5 /* after the exit, for pipes whose writers are being killed */
 
 struct namespace_backend {
@@ -226,7 +226,7 @@ static struct cell *cell_new(struct namespace_backend *backend, struct hutch_err
     }
     cell->backend = backend;
     cell->event_fd = cell->stdout_fd = cell->stderr_fd = cell->channel_fd = -1;
-    cell->report = BUF_MAX(WIRE_MAX_VALUE + WIRE_MAX_ERROR + 2 * sizeof(struct wire_header));
+    cell->report = BUF_MAX(WIRE_MAX_VALUE + 2 * WIRE_MAX_ERROR + 3 * sizeof(struct wire_header));
     return cell;
 }
 
@@ -284,13 +284,16 @@ static int namespace_cell_start(struct backend *base, const struct cell_spec *sp
 
 /* ---- frames to and from the runner ------------------------------------- */
 
-static int namespace_cell_send(struct cell *cell, enum wire_type type, const void *data,
-                               size_t length, struct hutch_error *err)
+static int namespace_cell_send(struct cell *cell, enum wire_type type, uint16_t flags,
+                               const void *data, size_t length, struct hutch_error *err)
 {
     if (cell->frame_count == SEND_FRAMES || length > UINT32_MAX)
         return err_set(err, HUTCH_ERR_SYSTEM, "too many frames for one cell");
     cell->frames[cell->frame_count++] = (struct frame){
-        .header = {.length = (uint32_t)length, .type = (uint16_t)type, .exec_id = 1},
+        .header = {.length = (uint32_t)length,
+                   .type = (uint16_t)type,
+                   .flags = flags,
+                   .exec_id = 1},
         .data = data,
     };
     return 0;
@@ -329,6 +332,7 @@ static uint32_t largest_report(uint16_t type)
     case WIRE_VALUE:
         return WIRE_MAX_VALUE;
     case WIRE_ERROR:
+    case WIRE_VERDICT:
         return WIRE_MAX_ERROR;
     default:
         return 0;
