@@ -11,6 +11,33 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+void fd_close(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+int fd_write_all(int fd, const char *data, size_t length)
+{
+    while (length > 0) {
+        ssize_t count = write(fd, data, length);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return -1;
+        data += count;
+        length -= (size_t)count;
+    }
+    return 0;
+}
+
+int fd_write_file(const char *path, const char *text)
+{
+    auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+    return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+}
+
 int fd_wait(int fd, short events, uint64_t deadline_ns)
 {
     struct pollfd entry = {.fd = fd, .events = events};

@@ -1,11 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors: waiting for one, moving one out of the way, sending several. */
+/* Descriptors: closing, waiting, writing, and sending them. */
 #pragma once
 
 #include "attrs.h"
 
 #include <stdint.h>
 #include <sys/types.h>
+
+/* Closes *fd where there is one, and sets it to -1. */
+void fd_close(int *fd);
+
+/* Writes all of it. 0, or -1 with errno. */
+MUST_CHECK int fd_write_all(int fd, const char *data, size_t length);
+
+/* Writes text, in one write, into the file at path, which has to be there: a
+ * file of proc, say. 0, or -1 with errno. */
+MUST_CHECK int fd_write_file(const char *path, const char *text);
 
 /* Waits until fd has one of the poll events, or its peer is gone, at most
  * until deadline_ns (monotonic). Returns the revents, 0 when the deadline

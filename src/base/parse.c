@@ -102,6 +102,18 @@ int parse_double(const char *text, double min, double max, double *ret_value,
                    quote_text(text).text, number_text(min).text, number_text(max).text);
 }
 
+uint64_t parse_leading(const char *text)
+{
+    const uint64_t enough = UINT64_C(1) << 40;
+    uint64_t number = 0;
+
+    while (*text == ' ')
+        text++;
+    for (; *text >= '0' && *text <= '9' && number < enough; text++)
+        number = number * 10 + (uint64_t)(*text - '0');
+    return number < enough ? number : enough;
+}
+
 struct number_text number_text(double value)
 {
     struct number_text number;

@@ -22,6 +22,10 @@ MUST_CHECK int parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t 
 MUST_CHECK int parse_double(const char *text, double min, double max, double *ret_value,
                             struct hutch_error *err);
 
+/* The whole number that a text of the kernel's begins with, after blanks; 0 where
+ * there is none, and never more than 2^40, whatever follows. */
+uint64_t parse_leading(const char *text);
+
 /* A real number for a message: at most six digits, a point in every locale.
  * Used within one expression: number_text(x).text. */
 struct number_text {

@@ -4,6 +4,7 @@
 
 #include "base/host.h"
 #include "base/json.h"
+#include "sandbox/layers.h"
 
 #include <string.h>
 #include <sys/utsname.h>
@@ -61,18 +62,6 @@ static struct utsname kernel(void)
 
 /* ---- text ---- */
 
-static void append_layer_names(struct buf *text, uint32_t layers)
-{
-    const char *comma = "";
-
-    for (uint32_t bit = 1; bit != 0; bit <<= 1) {
-        if (!(layers & bit) || !hutch_layer_name(bit))
-            continue;
-        buf_appendf(text, "%s%s", comma, hutch_layer_name(bit));
-        comma = ", ";
-    }
-}
-
 static void append_row_text(const struct bench *bench, const struct bench_row *row,
                             struct buf *text)
 {
@@ -84,7 +73,7 @@ static void append_row_text(const struct bench *bench, const struct bench_row *r
                 percentile(bench, row, 99), row->samples_ms[0]);
     if (!bench_row_valid(row)) {
         buf_append_text(text, "  invalid, without ");
-        append_layer_names(text, HUTCH_LAYERS_NAMESPACE & ~row->layers);
+        layers_append_names(text, HUTCH_LAYERS_NAMESPACE & ~row->layers);
     }
     buf_append_text(text, "\n");
 }
@@ -126,7 +115,7 @@ void bench_report_text(const struct bench *bench, struct buf *text)
     append_ratios_text(bench, text);
     append_added_text(bench, text);
     buf_append_text(text, "\nlayers in force: ");
-    append_layer_names(text, bench->rows[0].layers);
+    layers_append_names(text, bench->rows[0].layers);
     buf_appendf(text, "\nhost: %u cpus, %llu MiB, %s %s\n", host_cpus(),
                 (unsigned long long)host_memory_mb(), name.sysname, name.release);
 }

@@ -165,9 +165,22 @@ static void numbers_for_messages(void **state)
     assert_string_equal(number_text(-(double)INFINITY).text, "-inf");
 }
 
+static void a_leading_number_ends_where_its_digits_end(void **state)
+{
+    (void)state;
+    assert_int_equal(parse_leading("12"), 12);
+    assert_int_equal(parse_leading("   34 kB\n"), 34);
+    assert_int_equal(parse_leading("1099511627776"), UINT64_C(1) << 40);
+    assert_int_equal(parse_leading("99999999999999999999999"), UINT64_C(1) << 40);
+    assert_int_equal(parse_leading(""), 0);
+    assert_int_equal(parse_leading("x1"), 0);
+    assert_int_equal(parse_leading("-1"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_leading_number_ends_where_its_digits_end),
         cmocka_unit_test(whole_numbers),
         cmocka_unit_test(what_is_no_whole_number_is_refused),
         cmocka_unit_test(whole_numbers_agree_with_printf),

@@ -119,14 +119,8 @@ static int make_stdin(const char *data, size_t length, struct hutch_error *err)
     auto_close int fd = memfd_create("stdin", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the program's stdin");
-    for (size_t done = 0; done < length;) {
-        ssize_t count = write(fd, data + done, length - done);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return err_errno(err, HUTCH_ERR_SYSTEM, errno, "write the program's stdin");
-        done += (size_t)count;
-    }
+    if (fd_write_all(fd, data, length) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "write the program's stdin");
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "seal the program's stdin");
     /* A descriptor of its own that can only read, from the start. */
@@ -230,21 +224,14 @@ static struct cell *cell_new(struct namespace_backend *backend, struct hutch_err
     return cell;
 }
 
-static void close_end(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 static void namespace_cell_free(struct cell *cell)
 {
     if (!cell)
         return;
-    close_end(&cell->event_fd);
-    close_end(&cell->stdout_fd);
-    close_end(&cell->stderr_fd);
-    close_end(&cell->channel_fd);
+    fd_close(&cell->event_fd);
+    fd_close(&cell->stdout_fd);
+    fd_close(&cell->stderr_fd);
+    fd_close(&cell->channel_fd);
     buf_done(&cell->report);
     free(cell);
 }
@@ -353,7 +340,7 @@ static int take_report(struct cell *cell, struct cell_event *ret_event)
     memcpy(&header, start, sizeof(header));
     if (header.exec_id != 1 || largest_report(header.type) == 0 ||
         header.length > largest_report(header.type)) {
-        close_end(&cell->channel_fd);
+        fd_close(&cell->channel_fd);
         cell->report_taken = cell->report.length;
         return 0;
     }
@@ -376,12 +363,12 @@ static void read_channel(struct cell *cell)
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (count <= 0) {
-        close_end(&cell->channel_fd);
+        fd_close(&cell->channel_fd);
         return;
     }
     buf_append(&cell->report, cell->data, (size_t)count);
     if (cell->report.failure != BUF_OK) /* more than any honest runner sends */
-        close_end(&cell->channel_fd);
+        fd_close(&cell->channel_fd);
 }
 
 /* ---- events ------------------------------------------------------------ */
@@ -395,7 +382,7 @@ static int read_output(struct cell *cell, int *fd, enum cell_event_type type,
     if (count < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the program's output");
     if (count == 0) {
-        close_end(fd);
+        fd_close(fd);
         return 0;
     }
     *ret_event = (struct cell_event){.type = type, .data = cell->data, .length = (size_t)count};
@@ -445,7 +432,7 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
     ssize_t count = recv(cell->event_fd, &event, sizeof(event), 0);
 
     if (count != (ssize_t)sizeof(event)) {
-        close_end(&cell->event_fd);
+        fd_close(&cell->event_fd);
         replace_dead_helper(cell->backend);
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor died during the run");
     }

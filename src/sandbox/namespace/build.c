@@ -42,10 +42,8 @@ static void build_done(struct build *build)
         &build->ready[1],    &build->mapped[0],   &build->mapped[1],
         &build->lifeline[0], &build->lifeline[1], &build->mount_ns_fd,
     };
-    for (size_t i = 0; i < ARRAY_LENGTH(fds); i++) {
-        if (*fds[i] >= 0)
-            close(*fds[i]);
-    }
+    for (size_t i = 0; i < ARRAY_LENGTH(fds); i++)
+        fd_close(fds[i]);
 }
 
 /* ---- the plan ---------------------------------------------------------- */
@@ -261,8 +259,7 @@ static int write_map(pid_t pid, const char *file, const char *text, struct hutch
     char path[48];
 
     snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-    auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+    if (fd_write_file(path, text) < 0)
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "write '%s'", path);
     return 0;
 }
@@ -305,6 +302,15 @@ static void plan_namespaces(struct supervisor *supervisor, struct sandbox_cell *
     }
 }
 
+/* Into the supervisor's own namespace; keeps errno. */
+static void come_back(int ns_fd, int kind)
+{
+    int saved = errno;
+    if (setns(ns_fd, kind) < 0)
+        abort(); /* nothing that follows would be where it thinks it is */
+    errno = saved;
+}
+
 /* The clone starts out in the mount namespace of its runtime. */
 static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell,
                         struct build *build)
@@ -316,10 +322,7 @@ static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell
         clone_child(supervisor->namespaces, cgroup_cell_clone_fd(cell->cgroup), &cell->init_pidfd);
     if (pid == 0)
         setup_child(&build->plan);
-    int error = errno;
-    if (setns(supervisor->mount_ns_fd, CLONE_NEWNS) < 0)
-        abort(); /* nothing that follows would be where it thinks it is */
-    errno = error;
+    come_back(supervisor->mount_ns_fd, CLONE_NEWNS);
     return pid;
 }
 
@@ -354,10 +357,7 @@ static pid_t clone_run_by_stepping(struct supervisor *supervisor, struct sandbox
     pid_t pid = clone_child(0, cgroup_cell_clone_fd(cell->cgroup), &cell->run_pidfd);
     if (pid == 0)
         launch_child(&build->plan);
-    int error = errno;
-    if (setns(supervisor->pid_ns_fd, CLONE_NEWPID) < 0)
-        abort(); /* nothing that follows would be where it thinks it is */
-    errno = error;
+    come_back(supervisor->pid_ns_fd, CLONE_NEWPID);
     return pid;
 }
 
@@ -449,11 +449,8 @@ int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell, struct 
         .mount_ns_fd = -1,
     };
     int code = build_with(supervisor, cell, &build, err);
-    for (size_t i = PROTO_FD_STDOUT; i < ARRAY_LENGTH(cell->fds); i++) {
-        if (cell->fds[i] >= 0)
-            close(cell->fds[i]);
-        cell->fds[i] = -1;
-    }
+    for (size_t i = PROTO_FD_STDOUT; i < ARRAY_LENGTH(cell->fds); i++)
+        fd_close(&cell->fds[i]);
     return code;
 }
 

@@ -3,6 +3,8 @@
 #include "cell.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
+#include "base/parse.h"
 #include "runtime.h"
 
 #include <fcntl.h>
@@ -31,13 +33,6 @@ static void tell_failed(struct sandbox_cell *cell, const struct hutch_error *err
     tell(cell, &event);
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 /* ---- taking down ------------------------------------------------------- */
 
 /* PID 1 of the cell takes every process of the cell with it. */
@@ -58,21 +53,19 @@ static void release_cpus(struct supervisor *supervisor, struct sandbox_cell *cel
     CPU_ZERO(&cell->cpus);
 }
 
+/* All but the pidfds, which the end of their processes closes. */
 static void close_descriptors(struct sandbox_cell *cell)
 {
-    close_fd(&cell->event_fd);
-    close_fd(&cell->report_fd);
-    close_fd(&cell->lifeline_fd);
-    close_fd(&cell->sample_fd);
-    close_fd(&cell->init_pidfd);
-    close_fd(&cell->run_pidfd);
+    fd_close(&cell->event_fd);
+    fd_close(&cell->report_fd);
+    fd_close(&cell->lifeline_fd);
+    fd_close(&cell->sample_fd);
     for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
-        close_fd(&cell->fds[i]);
+        fd_close(&cell->fds[i]);
 }
 
 static void cell_free(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    close_descriptors(cell);
     release_cpus(supervisor, cell);
     cgroup_cell_free(cell->cgroup);
     if (cell->uid != 0)
@@ -82,18 +75,21 @@ static void cell_free(struct supervisor *supervisor, struct sandbox_cell *cell)
     free(cell);
 }
 
-static void reap(pid_t *pid)
+/* Takes the status of a dead process, if it is dead. */
+static void reap(pid_t *pid, int *pidfd)
 {
-    if (*pid > 0 && waitpid(*pid, NULL, WNOHANG) != 0)
-        *pid = 0;
+    if (*pid > 0 && waitpid(*pid, NULL, WNOHANG) == 0)
+        return;
+    *pid = 0;
+    fd_close(pidfd);
 }
 
 /* Frees the cell once its processes and its cgroups are gone. The uid goes
  * last: nobody else gets it before. */
 static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
 {
-    reap(&cell->run_pid);
-    reap(&cell->init_pid);
+    reap(&cell->run_pid, &cell->run_pidfd);
+    reap(&cell->init_pid, &cell->init_pidfd);
     if (cell->init_pid > 0 || cell->run_pid > 0)
         return;
     if (!cgroup_cell_remove(cell->cgroup)) {
@@ -110,12 +106,7 @@ static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell
     cell->deadline_ns = cell->sample_ns = NO_DEADLINE;
     cell->close_deadline_ns = clock_after_ns(CLOSE_LIMIT_NS);
     kill_cell(cell);
-    close_fd(&cell->lifeline_fd);
-    close_fd(&cell->report_fd);
-    close_fd(&cell->event_fd);
-    close_fd(&cell->sample_fd);
-    for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
-        close_fd(&cell->fds[i]);
+    close_descriptors(cell);
     try_free(supervisor, cell, clock_now_ns());
 }
 
@@ -233,7 +224,7 @@ static bool take_report(struct sandbox_cell *cell, bool *ret_end)
 /* STARTING is over: the interpreter was exec'd, or something failed. */
 static void conclude_start(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    close_fd(&cell->report_fd);
+    fd_close(&cell->report_fd);
     if (cell->error.code == 0 && cell->layers == 0)
         cell->end == PROTO_END_TIMEOUT
             ? err_set(&cell->error, HUTCH_ERR_BUSY, "the cell was not ready within 30 seconds")
@@ -300,9 +291,7 @@ static bool init_is_dying(const struct sandbox_cell *cell)
     /* ") S ppid pgrp session tty tpgid flags": the seventh word from here. */
     for (int word = 0; word < 7 && rest; word++)
         rest = strchr(rest + 1, ' ');
-    uint64_t flags = 0;
-    for (rest = rest ? rest + 1 : ""; *rest >= '0' && *rest <= '9'; rest++)
-        flags = flags * 10 + (uint64_t)(*rest - '0');
+    uint64_t flags = parse_leading(rest ? rest : "");
     const uint64_t exiting = 0x4; /* PF_EXITING */
     return (flags & exiting) != 0;
 }
@@ -353,11 +342,7 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
     if (wait4(cell->run_pid, &status, WNOHANG, &waited) != cell->run_pid)
         return;
     cell->run_pid = 0;
-    close_fd(&cell->run_pidfd);
-    if (cell->state == CELL_CLOSING) {
-        try_free(supervisor, cell, clock_now_ns());
-        return;
-    }
+    fd_close(&cell->run_pidfd);
     if (cell->state == CELL_STARTING) {
         /* A short program may end before hutch-init is exec'd, which still has
          * the pipe open. But the program's process is dead: what it had to
@@ -382,18 +367,6 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
     begin_close(supervisor, cell);
 }
 
-static void handle_init_exit(struct supervisor *supervisor, struct sandbox_cell *cell)
-{
-    int status = 0;
-
-    if (waitpid(cell->init_pid, &status, WNOHANG) != cell->init_pid)
-        return;
-    cell->init_pid = 0;
-    close_fd(&cell->init_pidfd);
-    if (cell->state == CELL_CLOSING)
-        try_free(supervisor, cell, clock_now_ns());
-}
-
 static void handle_memory(struct sandbox_cell *cell)
 {
     if (!cgroup_cell_take_oom(cell->cgroup) || cell->state == CELL_CLOSING)
@@ -415,12 +388,13 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
             handle_report(supervisor, cell);
         break;
     case WATCH_CELL_RUN:
-        if (cell->run_pid > 0)
-            handle_run_exit(supervisor, cell);
-        break;
     case WATCH_CELL_INIT:
-        if (cell->init_pid > 0)
-            handle_init_exit(supervisor, cell);
+        if (cell->state == CELL_CLOSING)
+            try_free(supervisor, cell, clock_now_ns());
+        else if (kind == WATCH_CELL_INIT)
+            reap(&cell->init_pid, &cell->init_pidfd);
+        else if (cell->run_pid > 0)
+            handle_run_exit(supervisor, cell);
         break;
     case WATCH_CELL_MEMORY:
         handle_memory(cell);

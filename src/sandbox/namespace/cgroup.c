@@ -2,6 +2,7 @@
 /* Cells; see cgroup.h. The host's part is in cgroup_host.c. */
 #include "cgroup.h"
 
+#include "base/fd.h"
 #include "base/limits.h"
 
 #include <assert.h>
@@ -27,13 +28,6 @@ struct cgroup_cell {
     int oom_fd;    /* v1: an eventfd; v2: an epoll instance that holds events_fd */
     int events_fd; /* v2: memory.events, else -1 */
 };
-
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
 
 /* ---- making a cell ----------------------------------------------------- */
 
@@ -208,9 +202,9 @@ void cgroup_cell_joined(struct cgroup_cell *cell)
     if (!cell)
         return;
     for (size_t i = 0; i < cell->join_count; i++)
-        close_fd(&cell->join_fds[i]);
+        fd_close(&cell->join_fds[i]);
     cell->join_count = 0;
-    close_fd(&cell->clone_fd);
+    fd_close(&cell->clone_fd);
 }
 
 /* ---- what it did ------------------------------------------------------- */
@@ -321,8 +315,8 @@ bool cgroup_cell_remove(struct cgroup_cell *cell)
     if (!cell)
         return true;
     /* v1 signals the eventfd of a group that goes away. */
-    close_fd(&cell->oom_fd);
-    close_fd(&cell->events_fd);
+    fd_close(&cell->oom_fd);
+    fd_close(&cell->events_fd);
     for (size_t i = 0; i < cell->host->count; i++)
         gone = cgroup_tree_remove(cell->host->hierarchies[i].fd, cell->name, &ignored) == 0 && gone;
     return gone;
@@ -333,7 +327,7 @@ void cgroup_cell_free(struct cgroup_cell *cell)
     if (!cell)
         return;
     cgroup_cell_joined(cell);
-    close_fd(&cell->oom_fd);
-    close_fd(&cell->events_fd);
+    fd_close(&cell->oom_fd);
+    fd_close(&cell->events_fd);
     free(cell);
 }

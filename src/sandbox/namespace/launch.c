@@ -135,8 +135,7 @@ static uint32_t check_layers(const struct cell_plan *plan)
         layers |= HUTCH_LAYER_LANDLOCK;
     uint32_t missing = plan->require & ~layers;
     if (missing != 0) {
-        struct child_report report = {.step = CHILD_REQUIRE, .layers = missing};
-        IGNORE_RESULT(write(plan->report_fd, &report, sizeof(report)) == sizeof(report) ? 0 : -1);
+        child_report(plan, &(struct child_report){.step = CHILD_REQUIRE, .layers = missing});
         _exit(127);
     }
     return layers;
@@ -144,9 +143,7 @@ static uint32_t check_layers(const struct cell_plan *plan)
 
 static void report_ready(const struct cell_plan *plan, uint32_t layers)
 {
-    struct child_report report = {.step = CHILD_READY, .layers = layers};
-    if (write(plan->report_fd, &report, sizeof(report)) != sizeof(report))
-        _exit(127);
+    child_report(plan, &(struct child_report){.step = CHILD_READY, .layers = layers});
 }
 
 void launch_child(struct cell_plan *plan)

@@ -122,6 +122,9 @@ struct child_report {
     uint32_t layers;
 };
 
+/* Writes it; ends the child when it cannot. */
+void child_report(const struct cell_plan *plan, const struct child_report *report);
+
 /* Reports a failed step and ends the child. */
 NORETURN void child_fail(const struct cell_plan *plan, enum child_step step, int error);
 

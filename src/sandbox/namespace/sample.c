@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/parse.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,41 +23,34 @@ int sample_open(pid_t init_pid, struct hutch_error *err)
     return fd;
 }
 
-/* The number that a text begins with, after blanks; 0 for none. */
-static uint64_t number_in(const char *text)
+/* The file of a process; empty when it is gone. */
+static void read_process(int proc_fd, const char *pid, const char *file, struct buf *text)
 {
-    uint64_t number = 0;
+    char path[300];
+    struct hutch_error ignored;
 
-    for (text += strspn(text, " "); *text >= '0' && *text <= '9' && number < UINT32_MAX; text++)
-        number = number * 10 + (uint64_t)(*text - '0');
-    return number;
+    snprintf(path, sizeof(path), "%s/%s", pid, file);
+    if (buf_read_file(text, proc_fd, path, &ignored) < 0)
+        buf_clear(text);
 }
 
 static uint64_t pss_of(int proc_fd, const char *pid)
 {
-    char path[300];
     auto_buf struct buf text = BUF_MAX(LIMIT_PROC_FILE_BYTES);
-    struct hutch_error ignored;
 
-    snprintf(path, sizeof(path), "%s/smaps_rollup", pid);
-    if (buf_read_file(&text, proc_fd, path, &ignored) < 0)
-        return 0;
+    read_process(proc_fd, pid, "smaps_rollup", &text);
     const char *line = strstr(buf_text(&text), "\nPss:");
-    return line ? KIB(number_in(line + strlen("\nPss:"))) : 0;
+    return line ? KIB(parse_leading(line + strlen("\nPss:"))) : 0;
 }
 
 /* The second number of statm, in pages. */
 static uint64_t resident_of(int proc_fd, const char *pid)
 {
-    char path[300];
     auto_buf struct buf text = BUF_MAX(LIMIT_PROC_FILE_BYTES);
-    struct hutch_error ignored;
 
-    snprintf(path, sizeof(path), "%s/statm", pid);
-    if (buf_read_file(&text, proc_fd, path, &ignored) < 0)
-        return 0;
+    read_process(proc_fd, pid, "statm", &text);
     const char *blank = strchr(buf_text(&text), ' ');
-    return blank ? number_in(blank) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+    return blank ? parse_leading(blank) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
 /* Adds the processes up, each by its share until the deadline. */

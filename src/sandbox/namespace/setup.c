@@ -62,10 +62,16 @@ static const struct {
     {"root/proc/pressure", MASK_FOLDER}, {"root/proc/sys/kernel/random/boot_id", MASK_FILE},
 };
 
+void child_report(const struct cell_plan *plan, const struct child_report *report)
+{
+    /* without its reader, which is the supervisor, the child has nothing to do */
+    if (write(plan->report_fd, report, sizeof(*report)) != (ssize_t)sizeof(*report))
+        _exit(127);
+}
+
 void child_fail(const struct cell_plan *plan, enum child_step step, int error)
 {
-    struct child_report report = {.step = step, .error = error};
-    IGNORE_RESULT(write(plan->report_fd, &report, sizeof(report)) == sizeof(report) ? 0 : -1);
+    child_report(plan, &(struct child_report){.step = step, .error = error});
     _exit(127);
 }
 

@@ -86,14 +86,6 @@ static void reset_library_signals(void)
         syscall(SYS_rt_sigaction, number, &by_default, NULL, sizeof(by_default.mask));
 }
 
-static int write_text(const char *path, const char *text, struct hutch_error *err)
-{
-    auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "write '%s'", path);
-    return 0;
-}
-
 /* An ordinary user is master of a user namespace of its own: in there the rest
  * goes the same way as for root, but for what only the host can give. */
 static int enter_user_namespace(struct hutch_error *err)
@@ -101,15 +93,22 @@ static int enter_user_namespace(struct hutch_error *err)
     uid_t uid = geteuid();
     gid_t gid = getegid();
     char uid_map[48], gid_map[48];
+    const struct {
+        const char *path, *text;
+    } files[] = {
+        {"/proc/self/setgroups", "deny"},
+        {"/proc/self/uid_map", uid_map},
+        {"/proc/self/gid_map", gid_map},
+    };
 
     snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", uid, uid);
     snprintf(gid_map, sizeof(gid_map), "%u %u 1\n", gid, gid);
     if (unshare(CLONE_NEWUSER) < 0)
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "make a user namespace");
-    if (write_text("/proc/self/setgroups", "deny", err) < 0 ||
-        write_text("/proc/self/uid_map", uid_map, err) < 0 ||
-        write_text("/proc/self/gid_map", gid_map, err) < 0)
-        return err->code;
+    for (size_t i = 0; i < ARRAY_LENGTH(files); i++) {
+        if (fd_write_file(files[i].path, files[i].text) < 0)
+            return err_errno(err, HUTCH_ERR_ISOLATION, errno, "write '%s'", files[i].path);
+    }
     return 0;
 }
 
@@ -225,9 +224,8 @@ static void abandon_all(struct supervisor *supervisor)
 {
     if (supervisor->control_fd >= 0) {
         supervisor_unwatch(supervisor, supervisor->control_fd);
-        close(supervisor->control_fd);
+        fd_close(&supervisor->control_fd);
     }
-    supervisor->control_fd = -1;
     for (size_t i = 0; i < LIMIT_CELLS; i++) {
         if (supervisor->cells[i])
             cell_abandon(supervisor, supervisor->cells[i]);
@@ -324,20 +322,18 @@ static uint64_t tick_sweep(struct supervisor *supervisor)
 
 static void run_loop(struct supervisor *supervisor)
 {
-    uint64_t end_ns = NO_DEADLINE;
+    uint64_t end_ns = NO_DEADLINE; /* once the engine is gone */
 
-    while (supervisor->control_fd >= 0 || supervisor->cell_count > 0) {
-        uint64_t next_ns = tick_cells(supervisor);
-        uint64_t sweep_ns = tick_sweep(supervisor);
-        next_ns = sweep_ns < next_ns ? sweep_ns : next_ns;
+    for (;;) {
+        uint64_t cells_ns = tick_cells(supervisor);
+        uint64_t next_ns = tick_sweep(supervisor);
+        next_ns = cells_ns < next_ns ? cells_ns : next_ns;
         if (supervisor->control_fd < 0) {
             if (end_ns == NO_DEADLINE)
                 end_ns = clock_after_ns(END_LIMIT_NS);
-            if (clock_now_ns() >= end_ns)
+            if (supervisor->cell_count == 0 || clock_now_ns() >= end_ns)
                 return;
             next_ns = end_ns < next_ns ? end_ns : next_ns;
-            if (supervisor->cell_count == 0)
-                return;
         }
         struct epoll_event events[EVENTS_PER_ROUND];
         int count =
@@ -397,10 +393,10 @@ int main(int argc, char **argv)
     if (code == 0)
         memset(&hello.error, 0, sizeof(hello.error));
     bool told = send(PROTO_CONTROL_FD, &hello, sizeof(hello), MSG_NOSIGNAL) > 0;
-    if (told && code == 0)
+    if (told && code == 0) {
         run_loop(supervisor);
-    if (told && code == 0)
         finish_sweep(supervisor);
+    }
     bool all_gone = cgroup_host_close(supervisor->cgroups);
     slots_record_close(&supervisor->record, all_gone);
     slots_close(supervisor->slots);

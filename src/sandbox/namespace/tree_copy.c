@@ -9,6 +9,7 @@
  */
 #include "tree_copy.h"
 
+#include "base/fd.h"
 #include "base/limits.h"
 #include "folder.h"
 
@@ -296,20 +297,6 @@ static int open_parent(struct copier *copier, const char *path, struct walk *wal
 
 /* ---- files ------------------------------------------------------------- */
 
-static int write_all(int fd, const char *data, size_t length)
-{
-    while (length > 0) {
-        ssize_t count = write(fd, data, length);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -1;
-        data += count;
-        length -= (size_t)count;
-    }
-    return 0;
-}
-
 /* 0, or -1 with errno. */
 static int copy_by_block(int in, int out, char *block, uint64_t *bytes)
 {
@@ -319,7 +306,7 @@ static int copy_by_block(int in, int out, char *block, uint64_t *bytes)
             continue;
         if (count <= 0)
             return (int)count;
-        if (write_all(out, block, (size_t)count) < 0)
+        if (fd_write_all(out, block, (size_t)count) < 0)
             return -1;
         *bytes += (uint64_t)count;
     }
@@ -643,22 +630,31 @@ int copier_program(struct copier *copier, const char *path, struct hutch_error *
     return err_errno(err, HUTCH_ERR_SYSTEM, ELOOP, "follow '%s'", path);
 }
 
-int copier_content(struct copier *copier, const char *path, const void *data, size_t length,
-                   struct hutch_error *err)
+/* The folder for a new entry at path, which counts from now on, and the name
+ * that it gets there. */
+static int open_place(struct copier *copier, const char *path, const char **ret_name,
+                      struct hutch_error *err)
 {
     struct walk walk = {0};
-    const char *name;
-    auto_close int dir_fd = open_parent(copier, path, &walk, &name, err);
+    auto_close int dir_fd = open_parent(copier, path, &walk, ret_name, err);
     if (dir_fd < 0)
         return dir_fd;
     int error = count_entry(copier, err);
-    if (error < 0)
-        return error;
+    return error < 0 ? error : TAKE_FD(dir_fd);
+}
+
+int copier_content(struct copier *copier, const char *path, const void *data, size_t length,
+                   struct hutch_error *err)
+{
+    const char *name;
+    auto_close int dir_fd = open_place(copier, path, &name, err);
+    if (dir_fd < 0)
+        return dir_fd;
     auto_close int out =
         openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
     if (out < 0 && errno == EEXIST)
         return 0;
-    if (out < 0 || write_all(out, data, length) < 0)
+    if (out < 0 || fd_write_all(out, data, length) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "write '%s' in the cell's file tree", path);
     copier->bytes += length;
     return 0;
@@ -674,14 +670,10 @@ int copier_link(struct copier *copier, const char *path, const char *target,
 {
     if (!is_there(copier, target))
         return 0;
-    struct walk walk = {0};
     const char *name;
-    auto_close int dir_fd = open_parent(copier, path, &walk, &name, err);
+    auto_close int dir_fd = open_place(copier, path, &name, err);
     if (dir_fd < 0)
         return dir_fd;
-    int error = count_entry(copier, err);
-    if (error < 0)
-        return error;
     if (symlinkat(target, dir_fd, name) < 0 && errno != EEXIST)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "link '%s' in the cell's file tree", path);
     return 0;
