@@ -10,8 +10,6 @@
 
 #include <stdint.h>
 
-#define PYTHON_OUTPUT_MAX (4u << 20) /* bytes that the interpreter may print */
-
 struct python_info {
     char *version;    /* "3.11" */
     char *executable; /* sys.executable, sys.prefix, sys.base_prefix */
