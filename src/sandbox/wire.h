@@ -12,20 +12,25 @@
  * at any later place it is a forgery.
  *
  * The runner finds the socket at descriptor WIRE_CHANNEL_FD. It is far above
- * what programs close or overwrite by habit (closerange(3, 256), dup2 on 3).
+ * what programs close or overwrite by habit (closerange(3, 256), dup2 on 3). A
+ * runner keeps it from the program's children. In node nothing can be done to a
+ * descriptor, but node itself makes close-on-exec what it inherits up to 15; so
+ * there it is WIRE_CHANNEL_FD_NODE.
  */
 #pragma once
 
 #include <stdint.h>
 
 /* Raised whenever a frame changes; helpers of another version are refused. */
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 
 #define WIRE_CHANNEL_FD 1000
+#define WIRE_CHANNEL_FD_NODE 15
 
 /* Where a program's text lies in a cell: tracebacks and messages name it. */
 #define WIRE_PYTHON_FILE "/run/main.py"
 #define WIRE_SHELL_FILE "/run/main.sh"
+#define WIRE_NODE_LINK "/run/main" /* to a file in the home directory; the runner makes both */
 
 struct wire_header {
     uint32_t length;  /* of the payload that follows */
@@ -61,6 +66,7 @@ enum wire_type {
 
 /* flags of WIRE_ERROR */
 #define WIRE_ERROR_COMPILE 1 /* the code did not parse; nothing ran */
+#define WIRE_ERROR_IMPORT 2  /* something to import is not there, where the type does not say so */
 
 struct wire_error {
     uint32_t line;        /* in the user's code, from 1; 0 unknown */

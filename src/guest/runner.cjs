@@ -1,0 +1,682 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The javascript runner: takes one program from the engine, and has node run it
+ * as its main program.
+ *
+ * Theory of operation
+ * -------------------
+ * A cell starts `node -r /usr/lib/hutch/runner.cjs /run/main` in its home
+ * directory. Node loads this file before its main program, which does not exist
+ * yet. Descriptor WIRE_CHANNEL_FD_NODE is a socket to the engine (frames: see
+ * src/sandbox/wire.h).
+ *
+ * 1. Wait for the request.
+ * 2. Find out what kind of program it is. What compiles as CommonJS is CommonJS,
+ *    with all that such a program may do; what compiles only as an ES module
+ *    (import, export, await at the top) is one, and finds require and its kin as
+ *    globals. Of TypeScript the types are stripped, where this node can.
+ * 3. Write it to a file in the home directory, so that its own imports, __dirname
+ *    and workers find what they look for there, and make the link that node
+ *    follows to its main program.
+ * 4. Leave the rest to node. Nothing of this file is on the stack while the
+ *    program runs, and the program ends as it would without us: rejections,
+ *    exit codes, timers, traces. Listeners on the process tell the engine the
+ *    value and the error.
+ *
+ * The one thing that is changed in a program is the statement in last place: if
+ * it is an expression, its value is assigned to a global whose setter is ours.
+ * Where that would show in the report of an error, it is taken out again.
+ *
+ * What we tell the engine is a claim, and losing it must never change how the
+ * program ends. The channel is no secret of ours. A program that finds it can lie
+ * about its own value and its own error, nothing else.
+ *
+ * Node 18 and later.
+ */
+'use strict';
+
+const fs = require('node:fs');
+const Module = require('node:module');
+const os = require('node:os');
+const path = require('node:path');
+const { inspect, types } = require('node:util');
+const vm = require('node:vm');
+const { getEnvironmentData, isMainThread, setEnvironmentData } = require('node:worker_threads');
+
+// -- src/sandbox/wire.h; a test compares the two --------------------------------
+
+const WIRE_CHANNEL_FD_NODE = 15;
+const WIRE_ENV = 1;
+const WIRE_RUN = 2;
+const WIRE_VALUE = 16;
+const WIRE_ERROR = 17;
+const WIRE_ERROR_COMPILE = 1;
+const WIRE_ERROR_IMPORT = 2;
+const WIRE_MAX_RUN = 1 << 20;
+const WIRE_MAX_ENV = 100 * (255 + 1 + 32768 + 1);
+const WIRE_MAX_VALUE = 1 << 20;
+const WIRE_MAX_ERROR = 64 << 10;
+
+// -- our own ----------------------------------------------------------------------
+
+// The program's file in the home directory, without its ending.
+const PROGRAM_NAME = '.main';
+
+// The global that the last expression's value is assigned to.
+const VALUE_NAME = 'valueOfLastExpression';
+
+// What a CommonJS program has and an ES module has not.
+const COMMONJS_NAMES = ['exports', 'require', 'module', '__filename', '__dirname'];
+
+// Exit status when no request came, as of every failure of hutch itself.
+const EXIT_NO_REQUEST = 125;
+
+// What is handed to worker threads, of an ES module: its file.
+const WORKER_DATA = 'hutch.module';
+
+const CUT_MARK = Buffer.from(' ... [cut]');
+const MAX_TYPE_NAME = 1024;
+
+// What acorn and the compiler count as the end of a line.
+const LINE_BREAK = /\r\n|[\n\r\u2028\u2029]/;
+
+// Codes of node's errors that say that something to import is not there.
+const IMPORT_CODES = [
+  'MODULE_NOT_FOUND',
+  'ERR_MODULE_NOT_FOUND',
+  'ERR_PACKAGE_PATH_NOT_EXPORTED',
+  'ERR_UNKNOWN_BUILTIN_MODULE',
+  'ERR_UNSUPPORTED_DIR_IMPORT',
+  'ERR_UNSUPPORTED_ESM_URL_SCHEME',
+];
+
+// -- the channel --------------------------------------------------------------------
+
+/*
+ * The socket to the engine. The program may close it and open a file under the same
+ * number, so the socket is known by its identity. Node has made it close-on-exec,
+ * as it does with what it inherits up to descriptor 15.
+ */
+class Channel {
+  #fd = WIRE_CHANNEL_FD_NODE;
+  #socket = this.#identify();
+  #execId = 0;
+
+  #identify() {
+    // Not as plain numbers: up to node 20 realpath, and so the search for the main program,
+    // looks at what the last such call has left behind, and stops at a socket.
+    const { dev, ino } = fs.fstatSync(this.#fd, { bigint: true });
+    return `${dev}:${ino}`;
+  }
+
+  #receiveExactly(count) {
+    const data = new Uint8Array(count);
+    for (let at = 0; at < count; ) {
+      const piece = fs.readSync(this.#fd, data, at, count - at, null);
+      if (piece === 0) {
+        throw new Error('end of the channel');
+      }
+      at += piece;
+    }
+    return data;
+  }
+
+  // The next frame, as its type and payload.
+  receive() {
+    const { buffer } = this.#receiveExactly(12);
+    const [length] = new Uint32Array(buffer, 0, 1);
+    const [type] = new Uint16Array(buffer, 4, 1);
+    [this.#execId] = new Uint32Array(buffer, 8, 1);
+    if (length > ({ [WIRE_ENV]: WIRE_MAX_ENV, [WIRE_RUN]: WIRE_MAX_RUN }[type] ?? 0)) {
+      throw new Error('no frame of a request');
+    }
+    return [type, Buffer.from(this.#receiveExactly(length).buffer)];
+  }
+
+  // Sends a frame, and gives up quietly when the engine or the socket is gone.
+  send(type, payload, flags = 0) {
+    try {
+      if (this.#identify() !== this.#socket) {
+        return;
+      }
+      const length = words(payload.length);
+      const kind = new Uint8Array(new Uint16Array([type, flags]).buffer);
+      const frame = Buffer.concat([length, kind, words(this.#execId), payload]);
+      for (let at = 0; at < frame.length; ) {
+        at += fs.writeSync(this.#fd, frame, at);
+      }
+    } catch {
+      // the engine knows the wait status without us
+    }
+  }
+}
+
+function words(...numbers) {
+  return new Uint8Array(new Uint32Array(numbers).buffer);
+}
+
+// UTF-8 of a text in at most limit bytes, with a mark where it was cut.
+function bounded(text, limit) {
+  const data = Buffer.from(text.slice(0, limit + 1));
+  if (data.length <= limit) {
+    return data;
+  }
+  let end = limit - CUT_MARK.length;
+  while ((data[end] & 0xc0) === 0x80) {
+    end--;
+  }
+  return Buffer.concat([data.subarray(0, end), CUT_MARK]);
+}
+
+// -- the request ----------------------------------------------------------------------
+
+// Waits for the request, applies its environment, gives its code.
+function receiveRequest(channel) {
+  let [type, payload] = channel.receive();
+  if (type === WIRE_ENV) {
+    for (const entry of payload.toString().split('\0').slice(0, -1)) {
+      const equals = entry.indexOf('=');
+      process.env[entry.slice(0, equals)] = entry.slice(equals + 1);
+    }
+    [type, payload] = channel.receive();
+  }
+  if (type !== WIRE_RUN) {
+    throw new Error('no code');
+  }
+  return payload.toString();
+}
+
+function giveUp() {
+  fs.writeSync(2, 'hutch: the javascript runner got no request\n');
+  process.reallyExit(EXIT_NO_REQUEST);
+}
+
+// -- what kind of program it is ---------------------------------------------------------
+
+/*
+ * Reads a program's text. Node's own compiler says whether it is CommonJS. Acorn
+ * knows only what its release knew of the language, so it is asked for no more than
+ * the compiler does not tell: whether the text is an ES module, and its statements.
+ */
+function readProgram(text) {
+  const failure = commonJsFailure(text);
+  if (!failure) {
+    const { body } = parse(text, { sourceType: 'script', allowReturnOutsideFunction: true });
+    if (!text.includes('await') || !mentionsAwait(body)) {
+      return { text, ending: '.cjs', body };
+    }
+    // `await (f())` is also a call of a function named await; nobody means that.
+  }
+  const { body, error } = parse(text, { sourceType: 'module' });
+  const isModule = body || (failure && needsModule(failure));
+  return { text, ending: isModule ? '.mjs' : '.cjs', body, error: failure && error };
+}
+
+function commonJsFailure(text) {
+  try {
+    vm.compileFunction(text, COMMONJS_NAMES);
+    return null;
+  } catch (error) {
+    return error;
+  }
+}
+
+// Whether the compiler stopped at what only an ES module may have.
+function needsModule({ message }) {
+  return /outside a module|Unexpected token 'export'|bodies of modules/.test(message);
+}
+
+let acorn;
+
+// The statements of a program, or the error.
+function parse(text, options) {
+  try {
+    const all = { ecmaVersion: 'latest', allowHashBang: true, locations: true, ...options };
+    return { body: acorn.parse(text, all).body };
+  } catch (error) {
+    return { error }; // a stack overflow too, of a program that nests deeply
+  }
+}
+
+function mentionsAwait(node) {
+  if (node === null || typeof node !== 'object') {
+    return false;
+  }
+  const isAwait = node.type === 'Identifier' && node.name === 'await';
+  return isAwait || Object.values(node).some(mentionsAwait);
+}
+
+// -- TypeScript ---------------------------------------------------------------------------
+
+// A program that is not run: why, and in which line; shown says it on stderr.
+class Refusal extends Error {
+  constructor(message, line, shown) {
+    super(message);
+    Object.assign(this, { line, shown });
+  }
+}
+
+/*
+ * What is no JavaScript may be TypeScript. Stripping the types leaves every line and
+ * column where it was. What has to be rewritten instead (enum and its kin) comes with
+ * a source map, by which node translates its traces.
+ */
+function readTypeScript(program) {
+  const { text, error } = program;
+  if (!Module.stripTypeScriptTypes) {
+    if (looksLikeTypeScript(text, error.pos)) {
+      throw missingStripper(text, error.loc.line);
+    }
+    return program;
+  }
+  try {
+    return readProgram(stripTypes(text, { mode: 'strip' }));
+  } catch (failure) {
+    const rewritten = rewriteTypes(text);
+    if (!rewritten && looksLikeTypeScript(text, error.pos)) {
+      throw typeScriptError(failure);
+    }
+    return rewritten ?? program;
+  }
+}
+
+// Without node's warning that this is experimental.
+function stripTypes(text, options) {
+  const { emitWarning } = process;
+  process.emitWarning = () => {};
+  try {
+    return Module.stripTypeScriptTypes(text, options);
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
+
+function rewriteTypes(text) {
+  try {
+    const answer = stripTypes(text, { mode: 'transform', sourceMap: true });
+    const [, code, data] = /^([^]*)\n\/\/# sourceMappingURL=data:[^,]*,(.*)\s*$/.exec(answer);
+    const map = { ...JSON.parse(Buffer.from(data, 'base64')), sources: [`${PROGRAM_NAME}.ts`] };
+    return { ...readProgram(code), map: { ...map, sourcesContent: [text] } };
+  } catch {
+    return null; // this node cannot, or the program is broken
+  }
+}
+
+// What TypeScript goes on with where JavaScript ends, and what it has before that place.
+const TYPE =
+  '[A-Z([{]|\\w+[[<]|(?:string|number|boolean|bigint|symbol|object|any|unknown|void|never|' +
+  'null|undefined|readonly|keyof|typeof)\\b';
+const TYPESCRIPT_AHEAD = [
+  `:[ \\t]*(?:${TYPE})`,
+  '[?!]\\s*[:.)]',
+  '(?:as|satisfies|implements|private|public|protected|readonly)\\s',
+  '(?:interface|enum|type)\\s+\\w',
+  '<[\\w\\s,]+(?:extends[^>]*)?>\\s*\\(',
+];
+const TYPESCRIPT_BEHIND =
+  /\b(?:interface|type|namespace|declare|abstract|private|public|protected|readonly|override)\s+$/;
+
+function looksLikeTypeScript(text, position) {
+  const before = text.slice(0, position);
+  // A colon behind a string belongs to an object.
+  const object = text[position] === ':' && /["'`]\s*$/.test(before);
+  const ahead = new RegExp(`^(?:${TYPESCRIPT_AHEAD.join('|')})`).test(text.slice(position));
+  return (ahead && !object) || TYPESCRIPT_BEHIND.test(before);
+}
+
+function missingStripper(text, line) {
+  const message =
+    `this looks like TypeScript, and node ${process.version} cannot strip types (node 22.13 ` +
+    'and later can); write JavaScript instead';
+  const source = text.split(LINE_BREAK)[line - 1];
+  return new Refusal(message, line, `:${line}\n${source}\n\nSyntaxError: ${message}`);
+}
+
+// Node's own report begins with the place, and ends with its own frames.
+function typeScriptError(failure) {
+  const [place, line] = /^:(\d+)\n[^]*?\n\n/.exec(failure.stack) ?? [':0\n', 0];
+  return new Refusal(failure.message, Number(line), `${place}SyntaxError: ${failure.message}`);
+}
+
+// -- the value ----------------------------------------------------------------------------
+
+/*
+ * Has the value of an expression in last place assigned to our global. The words for
+ * it go behind the statement before, unless both are on one line: so the expression's
+ * own line and columns stay as they are. insertion says where the words are.
+ */
+function keepValue(program) {
+  const { text, body, map } = program;
+  const index = body.findLastIndex(({ type }) => type !== 'EmptyStatement');
+  const last = body[index];
+  if (last?.type !== 'ExpressionStatement') {
+    return;
+  }
+  const before = body[index - 1];
+  const apart = before !== undefined && before.loc.end.line < last.loc.start.line;
+  const at = apart ? before.end : last.start;
+  const { line, column } = apart ? before.loc.end : last.loc.start;
+  const { type, end } = last.expression;
+  const [open, close] = type === 'SequenceExpression' ? ['(', ')'] : ['', ''];
+  const words = `${apart ? ';' : ''}globalThis.${VALUE_NAME}=${open}`;
+
+  program.text = text.slice(0, at) + words + text.slice(at, end) + close + text.slice(end);
+  program.hasValue = true;
+  if (!map) {
+    program.insertion = { words, line, column, source: text.split(LINE_BREAK)[line - 1] };
+  }
+}
+
+/*
+ * The value as text. It is shown at once, because the program may go on to change it.
+ * A promise stands for what it is fulfilled with by the end of the program; another is
+ * left alone, for a handler of ours would hide that there is no other.
+ */
+class Value {
+  #then = Promise.prototype.then;
+  text = null;
+
+  collect() {
+    const set = (value) => {
+      delete globalThis[VALUE_NAME];
+      if (types.isPromise(value)) {
+        process.once('beforeExit', () => this.#showPromise(value));
+      } else {
+        this.#show(value);
+      }
+    };
+    Object.defineProperty(globalThis, VALUE_NAME, { configurable: true, set });
+  }
+
+  #showPromise(promise) {
+    if (!/^[^{]*\{\s*<(?:pending|rejected)>/.test(inspect(promise))) {
+      Reflect.apply(this.#then, promise, [this.#show]);
+    }
+  }
+
+  #show = (value) => {
+    try {
+      this.text = value === undefined ? null : typeof value === 'string' ? value : inspect(value);
+    } catch {
+      // an object with ideas of its own
+    }
+  };
+}
+
+// -- errors -------------------------------------------------------------------------------
+
+/*
+ * What is said about the error that ends the program: a claim to the engine, and on
+ * stderr what node says, without the words of keepValue.
+ */
+class Report {
+  #channel;
+  #program;
+
+  constructor(channel, program) {
+    this.#channel = channel;
+    this.#program = program;
+  }
+
+  exiting = false;
+
+  // Node is about to end the program for this error.
+  fatal(error, origin) {
+    const stack = isError(error) ? String(error.stack) : '';
+    const { insertion } = this.#program;
+    const place = this.#places().exec(stack);
+    this.#claim(error, this.#flags(error, place), place);
+    if (insertion && place) {
+      error.stack = this.#mend(stack);
+      this.#printInstead(error, origin, /^ +at .*/m.exec(error.stack)?.[0]);
+    }
+  }
+
+  // The program is not run.
+  refused({ message, line, shown }) {
+    this.#send('SyntaxError', message, line, 0, WIRE_ERROR_COMPILE);
+    fs.writeSync(2, `${this.#program.file}${shown}\n`);
+  }
+
+  // The program's file could not be written.
+  notStored(error) {
+    this.#claim(error, 0, null);
+    fs.writeSync(2, `the program cannot be stored: ${error.message}\n`);
+  }
+
+  #claim(error, flags, place) {
+    const line = place ? Number(place[2]) : this.#lineWithoutPlace(error, flags);
+    this.#send(typeName(error), messageOf(error), line, errorNumber(error), flags);
+  }
+
+  #send(type, message, line, errno, flags) {
+    const name = bounded(type, MAX_TYPE_NAME);
+    const text = bounded(message, WIRE_MAX_ERROR - 12 - name.length);
+    const payload = Buffer.concat([words(line, name.length, errno), name, text]);
+    this.#channel.send(WIRE_ERROR, payload, flags);
+  }
+
+  // Matches each place in the program that a stack names: FILE:LINE:COLUMN.
+  #places() {
+    const { dir, name } = path.parse(this.#program.file);
+    const stem = path.join(dir, name).replace(/\W/g, '\\$&');
+    return new RegExp(`(${stem}\\.(?:cjs|mjs|ts):)(\\d+)(?::(\\d+))?`, 'g');
+  }
+
+  #flags(error, place) {
+    const message = messageOf(error);
+    if (IMPORT_CODES.includes(error?.code) || /does not provide an export named/.test(message)) {
+      return WIRE_ERROR_IMPORT;
+    }
+    // The place of one that was thrown is in a frame; the compiler names one ahead, or none.
+    const isFrame = place && /^ +at /m.test(place.input.slice(0, place.index));
+    const compiling = place ? !isFrame : this.#program.error;
+    return error instanceof SyntaxError && compiling ? WIRE_ERROR_COMPILE : 0;
+  }
+
+  // Of a module that does not compile, or whose imports are not there, node names no line.
+  #lineWithoutPlace(error, flags) {
+    if (flags === WIRE_ERROR_COMPILE) {
+      return this.#program.error.loc?.line ?? 0;
+    }
+    if (flags !== WIRE_ERROR_IMPORT) {
+      return 0;
+    }
+    const folder = path.dirname(this.#program.file);
+    const wanted = /'([^']+)'/.exec(error.message)?.[1];
+    const names = ({ value }) => [`${value}/`, `${path.resolve(folder, value)}/`];
+    const statement = this.#program.body?.find(
+      ({ source }) => source && names(source).some((name) => name.startsWith(`${wanted}/`)),
+    );
+    return statement?.loc.start.line ?? 0;
+  }
+
+  // A stack with the program's own text and columns.
+  #mend(stack) {
+    const { words, line, column } = this.#program.insertion;
+    return stack.replaceAll(words, '').replace(this.#places(), (place, file, at, to) => {
+      const shifted = Number(at) === line && to > column + words.length;
+      return shifted ? `${file}${at}:${to - words.length}` : place;
+    });
+  }
+
+  /*
+   * Where the error was thrown in the line that keepValue has changed, node would show
+   * that line. So we print what node would, and end as it would.
+   */
+  #printInstead(error, origin, frame) {
+    const { insertion, file, ending } = this.#program;
+    const place = this.#places().exec(frame);
+    if (Number(place?.[2]) !== insertion.line) {
+      return;
+    }
+    let before = insertion.source.slice(0, place[3] - 1);
+    if (origin === 'uncaughtException') {
+      before = before.replace(/\bthrow\s+$/, ''); // where it was thrown, not where it was made
+    }
+    const head = `${ending === '.mjs' ? 'file://' : ''}${file}:${insertion.line}`;
+    const source = `${insertion.source}\n${before.replace(/[^\t]/g, ' ')}^`;
+    const body = inspect(error, { customInspect: false, depth: 5 });
+    const text = `${head}\n${source}\n\n${body}\n\nNode.js ${process.version}\n`;
+    const print = () => fs.writeSync(2, text);
+    process.setUncaughtExceptionCaptureCallback(() => {
+      if (this.exiting) {
+        print();
+      } else {
+        process.once('exit', print);
+      }
+      process.exit(1);
+    });
+  }
+}
+
+function isError(error) {
+  return types.isNativeError(error) || error instanceof Error;
+}
+
+function typeName(error) {
+  const name = error?.constructor?.name;
+  // Of no class of its own, an error may still have a name; node's errors have.
+  return String((['Error', 'NodeError'].includes(name) ? error.name : name) ?? '');
+}
+
+function messageOf(error) {
+  if (isError(error)) {
+    return String(error.message);
+  }
+  return typeof error === 'object' || typeof error === 'function' ? inspect(error) : String(error);
+}
+
+// An error number of the system, also where node says only in words what was short.
+function errorNumber(error) {
+  const { EAGAIN, ENOMEM } = os.constants.errno;
+  if (error instanceof RangeError && /allocation failed|could not allocate/i.test(error.message)) {
+    return ENOMEM;
+  }
+  const known = {
+    ERR_MEMORY_ALLOCATION_FAILED: ENOMEM,
+    ERR_WORKER_OUT_OF_MEMORY: ENOMEM,
+    ERR_WORKER_INIT_FAILED: EAGAIN,
+  };
+  const number = known[error?.code] ?? -error?.errno;
+  return number > 0 && number < 1 << 30 ? number : 0;
+}
+
+// -- all of it ----------------------------------------------------------------------------
+
+// Writes the program's file, and the link that node follows to it.
+function store({ text, map, file }, link) {
+  const data = map && Buffer.from(JSON.stringify(map)).toString('base64');
+  const tail = map ? `\n//# sourceMappingURL=data:application/json;base64,${data}` : '';
+  fs.writeFileSync(file, text + tail, { mode: 0o600 });
+  fs.symlinkSync(file, link);
+  process.setSourceMapsEnabled(Boolean(map));
+}
+
+// Gives an ES module what it would have as CommonJS.
+function provideCommonJs(file) {
+  const folder = path.dirname(file);
+  const main = new Module('.');
+  const require = Module.createRequire(file);
+  require.main = Object.assign(main, { filename: file, paths: Module._nodeModulePaths(folder) });
+  const values = [main.exports, require, main, file, folder];
+  COMMONJS_NAMES.forEach((name, index) => {
+    const value = values[index];
+    Object.defineProperty(globalThis, name, { value, writable: true, configurable: true });
+  });
+}
+
+/*
+ * What is written to a pipe is written when the call returns. Node would keep what a
+ * full pipe does not take, lose it at process.exit(), and fill its memory with it.
+ */
+function writeAtOnce() {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream._handle?.setBlocking?.(true);
+  }
+}
+
+// Nothing in the process shall speak of us.
+function hideRunner() {
+  process.execArgv.splice(process.execArgv.indexOf('-r'), 2);
+  for (const name of Object.keys(require.cache)) {
+    delete require.cache[name];
+  }
+}
+
+function listen(channel, program) {
+  const report = new Report(channel, program);
+  const value = new Value();
+  if (program.hasValue) {
+    value.collect();
+  }
+  process.on('uncaughtExceptionMonitor', (error, origin) => {
+    const handled = process.listenerCount('uncaughtException') > 0;
+    if (handled || process.hasUncaughtExceptionCaptureCallback()) {
+      return;
+    }
+    try {
+      report.fatal(error, origin);
+    } catch {
+      // an error with ideas of its own
+    }
+  });
+  process.on('exit', (code) => {
+    report.exiting = true;
+    if (code === 0 && value.text !== null) {
+      channel.send(WIRE_VALUE, bounded(value.text, WIRE_MAX_VALUE));
+    }
+  });
+}
+
+// The program as it is handed to node.
+function prepare(text, home) {
+  let program = readProgram(text);
+  if (program.error instanceof SyntaxError) {
+    program = readTypeScript(program);
+  }
+  program.file = path.join(home, PROGRAM_NAME + program.ending);
+  if (program.body) {
+    keepValue(program);
+  }
+  return program;
+}
+
+function main() {
+  const home = process.cwd();
+  let channel, text, program;
+  acorn = require('./acorn.js'); // while nobody waits for us yet
+  writeAtOnce();
+  try {
+    channel = new Channel();
+    text = receiveRequest(channel);
+  } catch {
+    giveUp();
+  }
+  try {
+    program = prepare(text, home);
+    store(program, process.argv[1]);
+  } catch (failure) {
+    const report = new Report(channel, { file: path.join(home, `${PROGRAM_NAME}.ts`) });
+    if (failure instanceof Refusal) {
+      report.refused(failure);
+    } else {
+      report.notStored(failure);
+    }
+    process.reallyExit(1);
+  }
+  process.argv[1] = program.file;
+  if (program.ending === '.mjs') {
+    provideCommonJs(program.file);
+    setEnvironmentData(WORKER_DATA, program.file);
+  }
+  listen(channel, program);
+  hideRunner();
+}
+
+// Worker threads load this file too.
+if (isMainThread) {
+  main();
+} else if (getEnvironmentData(WORKER_DATA)) {
+  provideCommonJs(getEnvironmentData(WORKER_DATA));
+}

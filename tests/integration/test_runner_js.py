@@ -1,0 +1,1039 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The javascript runner without a cell: node is started the way a cell starts it,
+with this test at the other end of the channel. Where the promise is "as plain
+node", the same program is run by it and compared, byte for byte.
+
+HUTCH_TEST_NODE names the interpreter, /usr/bin/node by default.
+"""
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import threading
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNNER = ROOT / "src/guest/runner.cjs"
+WIRE_H = ROOT / "src/sandbox/wire.h"
+NODE = os.environ.get("HUTCH_TEST_NODE", "/usr/bin/node")
+ACORN = Path("/usr/share/nodejs/acorn/dist/acorn.js")
+FACTS = json.loads(
+    subprocess.check_output(
+        [
+            NODE,
+            "-p",
+            "JSON.stringify([process.versions.node,"
+            " Boolean(require('module').stripTypeScriptTypes)])",
+        ]
+    )
+)
+VERSION = tuple(map(int, FACTS[0].split(".")))
+STRIPS_TYPES = FACTS[1]
+
+CHANNEL_FD = 15
+ENV, RUN, VALUE, ERROR = 1, 2, 16, 17
+COMPILE, IMPORT = 1, 2
+MAX_VALUE, MAX_ERROR = 1 << 20, 64 << 10
+DEADLINE_SECONDS = 30
+
+Error = namedtuple("Error", "type message line errno flags")
+Result = namedtuple("Result", "status stdout stderr value error frames")
+
+
+# -- the harness -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """The folder that holds in a cell what hutch brings there."""
+    folder = tmp_path_factory.mktemp("lib")
+    shutil.copy(RUNNER, folder / "runner.cjs")
+    shutil.copy(ACORN, folder / "acorn.js")
+    return folder
+
+
+def environment(home):
+    return {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
+
+
+class Engine:
+    """The engine's end of one run."""
+
+    def __init__(self, library, folder, stdin=subprocess.DEVNULL):
+        self.home = folder / "home"
+        self.home.mkdir(parents=True)
+        self.link = folder / "main"
+        self.channel, other = socket.socketpair()
+        self.channel.settimeout(DEADLINE_SECONDS)
+        os.dup2(other.fileno(), CHANNEL_FD)
+        other.close()
+        try:
+            self.process = subprocess.Popen(
+                [NODE, "-r", library / "runner.cjs", self.link],
+                cwd=self.home,
+                env=environment(self.home),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[CHANNEL_FD],
+            )
+        finally:
+            os.close(CHANNEL_FD)
+
+    def send(self, kind, payload, exec_id=1):
+        self.channel.sendall(struct.pack("=IHHI", len(payload), kind, 0, exec_id) + payload)
+
+    def receive(self):
+        """The next frame, or None at the end of the channel."""
+        header = self._receive_exactly(12)
+        if header is None:
+            return None
+        length, kind, flags, exec_id = struct.unpack("=IHHI", header)
+        return kind, flags, exec_id, self._receive_exactly(length)
+
+    def _receive_exactly(self, count):
+        data = b""
+        while len(data) < count:
+            try:
+                piece = self.channel.recv(count - len(data))
+            except ConnectionResetError:  # frames of ours that it never read
+                piece = b""
+            if not piece:
+                assert not data, "a frame was cut"
+                return None
+            data += piece
+        return data
+
+    def expect_stdout(self, text):
+        """Waits until the program has printed this and no more."""
+        data = b""
+        fd = self.process.stdout.fileno()
+        while data != text:
+            assert select.select([fd], [], [], DEADLINE_SECONDS)[0], f"only {data} was printed"
+            piece = os.read(fd, len(text))
+            data += piece
+            assert piece and text.startswith(data)
+
+    def finish(self, input=None):
+        """Reads everything to its end."""
+        frames = []
+        reader = threading.Thread(target=lambda: frames.extend(iter(self.receive, None)))
+        reader.start()
+        stdout, stderr = self.process.communicate(input, timeout=DEADLINE_SECONDS)
+        reader.join()
+        self.channel.close()
+        values = [frame[3].decode() for frame in frames if frame[0] == VALUE]
+        errors = [decode_error(frame) for frame in frames if frame[0] == ERROR]
+        assert len(values) <= 1 and len(errors) <= 1 and len(frames) == len(values) + len(errors)
+        return Result(
+            self.process.returncode,
+            stdout,
+            stderr,
+            values[0] if values else None,
+            errors[0] if errors else None,
+            frames,
+        )
+
+
+def decode_error(frame):
+    _, flags, _, payload = frame
+    assert len(payload) <= MAX_ERROR
+    line, length, errno = struct.unpack("=IIi", payload[:12])
+    rest = payload[12:]
+    return Error(rest[:length].decode(), rest[length:].decode(), line, errno, flags)
+
+
+@pytest.fixture
+def start(library, tmp_path):
+    engines = []
+
+    def start(stdin=subprocess.DEVNULL):
+        engines.append(Engine(library, tmp_path / str(len(engines)), stdin))
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        engine.channel.close()
+        if engine.process.poll() is None:
+            engine.process.kill()
+            engine.process.wait()
+
+
+@pytest.fixture
+def run(start):
+    """Runs a program; stdin is bytes, env and files are dicts."""
+
+    def run(code, stdin=None, env=None, files=None):
+        engine = start(subprocess.DEVNULL if stdin is None else subprocess.PIPE)
+        for name, text in (files or {}).items():
+            path = engine.home / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        if env:
+            engine.send(ENV, b"".join(f"{k}={v}".encode() + b"\0" for k, v in env.items()))
+        engine.send(RUN, code if isinstance(code, bytes) else code.encode())
+        return readable(engine.finish(stdin), engine.home)
+
+    return run
+
+
+def readable(result, home):
+    """With one name for the home directory, so that results can be compared."""
+    name = str(home).encode()
+    error = result.error
+    if error:
+        error = error._replace(message=error.message.replace(str(home), "HOME"))
+    return result._replace(
+        stdout=result.stdout.replace(name, b"HOME").decode(errors="replace"),
+        stderr=without_numbers(result.stderr.replace(name, b"HOME").decode(errors="replace")),
+        error=error,
+    )
+
+
+def without_numbers(text):
+    """Of stderr without process ids, and without the place where node calls listeners:
+    it is another for one of them than for several."""
+    return re.sub(r"\(node:\d+\)|(?<=node:events):\d+:\d+", "N", text)
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """Runs a program by plain node, in a file of the same name."""
+
+    def plain(code, ending, stdin=None):
+        home = tmp_path / "plain/home"
+        home.mkdir(parents=True)
+        file = home / f".main{ending}"
+        file.write_bytes(code if isinstance(code, bytes) else code.encode())
+        done = subprocess.run(
+            [NODE, file],
+            cwd=home,
+            env=environment(home),
+            input=b"" if stdin is None else stdin,
+            capture_output=True,
+            timeout=DEADLINE_SECONDS,
+        )
+        result = Result(done.returncode, done.stdout, done.stderr, None, None, None)
+        return readable(result, home)
+
+    return plain
+
+
+def assert_ok(result, stdout=""):
+    assert (result.status, result.stdout, result.stderr) == (0, stdout, "")
+    assert result.error is None
+
+
+# -- the wire ----------------------------------------------------------------------
+
+
+def constants(text, pattern):
+    """Names and the values of their expressions: numbers, shifts, sums."""
+    return {
+        name: eval(re.sub(r"(\d)u\b", r"\1", value))
+        for name, value in re.findall(pattern, text, re.M)
+    }
+
+
+def test_constants_are_those_of_the_header():
+    header = constants(WIRE_H.read_text(), r"#define (WIRE_\w+) (.+?)(?:\s*/\*.*)?$")
+    header |= constants(WIRE_H.read_text(), r"^\s+(WIRE_\w+) = (\d+),")
+    ours = constants(RUNNER.read_text(), r"^const (WIRE_\w+) = (.+);$")
+    assert len(ours) == 11
+    assert {name: header[name] for name in ours} == ours
+    assert header["WIRE_CHANNEL_FD_NODE"] == CHANNEL_FD
+    assert (header["WIRE_ENV"], header["WIRE_RUN"]) == (ENV, RUN)
+    assert (header["WIRE_VALUE"], header["WIRE_ERROR"]) == (VALUE, ERROR)
+    assert (header["WIRE_ERROR_COMPILE"], header["WIRE_ERROR_IMPORT"]) == (COMPILE, IMPORT)
+
+
+def test_request_in_single_bytes(start):
+    engine = start()
+    env, code = b"A=1\0B=x=y\0", b"console.log(process.env.A, process.env.B)\n7"
+    data = struct.pack("=IHHI", len(env), ENV, 0, 9) + env
+    data += struct.pack("=IHHI", len(code), RUN, 0, 9) + code
+    for i in range(len(data)):
+        engine.channel.sendall(data[i : i + 1])
+    result = engine.finish()
+    assert (result.status, result.stdout) == (0, b"1 x=y\n")
+    assert result.frames == [(VALUE, 0, 9, b"7")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        struct.pack("=IHHI", 10, RUN, 0, 1) + b"short",
+        struct.pack("=IHHI", 5, 99, 0, 1) + b"12345",
+        struct.pack("=IHHI", (1 << 20) + 1, RUN, 0, 1),
+        (struct.pack("=IHHI", 4, ENV, 0, 1) + b"A=1\0") * 2,
+    ],
+)
+def test_no_request(start, data):
+    engine = start()
+    engine.channel.sendall(data)
+    engine.channel.shutdown(socket.SHUT_WR)
+    result = engine.finish()
+    assert result.status == 125
+    assert result.stderr == b"hutch: the javascript runner got no request\n"
+    assert not result.frames
+
+
+def test_no_channel(library, tmp_path):
+    done = subprocess.run(
+        [NODE, "-r", library / "runner.cjs", tmp_path / "main"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert done.stderr == b"hutch: the javascript runner got no request\n"
+
+
+# -- as plain node: status, stdout, stderr -------------------------------------------
+
+# Programs that are CommonJS.
+PLAIN = {
+    "hello": "console.log('hello')",
+    "both streams": "console.log('out', 1 + 1)\nconsole.error('err')",
+    "nothing": "",
+    "only comments": "// nothing\n\n/* here */\n",
+    "unicode": "console.log('é漢🐍')",
+    "bom": b"\xef\xbb\xbfconsole.log('bom')",
+    "hashbang": "#!/usr/bin/env node\nconsole.log('hashbang')\nnull.x",
+    "crlf": "const x = `a\r\nb`\r\nconsole.log(JSON.stringify(x))\r\nnull.x\r\n",
+    "exit": "process.exit(3)\nconsole.log('no')",
+    "exit without a code": "process.exitCode = 4\nprocess.exit()",
+    "exit code": "process.exitCode = 5\nsetTimeout(() => console.log('late'), 1)",
+    "exit in a listener": (
+        "process.on('exit', (code) => { console.log(code); process.exitCode = 6 })\n1"
+    ),
+    "exit listener after an error": (
+        "process.on('exit', (code) => console.log('exit', code))\nnull.x\n"
+    ),
+    "exit code changed after an error": (
+        "process.on('exit', () => { process.exitCode = 7 })\nconst f = () => { null.x }; f()"
+    ),
+    "signal": "process.kill(process.pid, 'SIGTERM')\nsetTimeout(() => {}, 10000)",
+    "abort": "process.on('SIGINT', () => console.log('x'))\nprocess.kill(process.pid, 'SIGKILL')",
+    "timers are waited for": "setTimeout(() => console.log('b'), 5)\nconsole.log('a')",
+    "order of callbacks": (
+        "setImmediate(() => console.log('immediate'))\n"
+        "process.nextTick(() => console.log('tick'))\n"
+        "Promise.resolve().then(() => console.log('micro'))\n"
+        "console.log('main')"
+    ),
+    "beforeExit": (
+        "let n = 0\nprocess.on('beforeExit', () => n++ < 2 && setTimeout(() => console.log(n)))\nn"
+    ),
+    "error in a single expression": "null.x",
+    "error in the last of two on a line": "const o = null; o.x",
+    "error in the first of two on a line": "null.x; 5",
+    "error in the first of two": "null.x\n5",
+    "error behind comments": "// one\n/* two\n three */ null.x // four",
+    "error between tabs": "if (1) {\n\t\tnull.x\n\t}\n",
+    "error in the middle of a last expression": "[1,\n 2,\n null.x,\n 4]",
+    "error in a list": "1, null.x",
+    "error in an argument": "console.log('a', undefinedThing)",
+    "error in a function": "function f() {\n  throw new TypeError('t')\n}\nf()",
+    "error in a function of one line": "const f = () => { throw new Error('e') }; f()",
+    "error three calls deep": (
+        "const a = (o) => o.k.l\n"
+        "function b(o) {\n"
+        "  return a(o)\n"
+        "}\n"
+        "class C { m() { return b({}) } }\n"
+        "new C().m()"
+    ),
+    "error in a timer": "setTimeout(() => {\n  null.x\n}, 1)\n1",
+    "error in a listener": "process.on('exit', () => null.x)\n1",
+    "error in the library": "JSON.parse('{bad')",
+    "error in the file system": "require('fs').readFileSync('no/such')",
+    "error with a cause": "throw new Error('outer', { cause: new Error('inner') })",
+    "error of a class": (
+        "class Mine extends Error { code = 5 }\n"
+        "new Promise(() => { throw 1 }).catch(() => {})\n"
+        "throw new Mine('m')"
+    ),
+    "several errors": "throw new AggregateError([new Error('a'), new Error('b')], 'many')",
+    "error that was made elsewhere": "const e = new Error('early')\n\nthrow e",
+    "error without a stack": "const e = new Error('e')\ndelete e.stack\nthrow e",
+    "error whose stack throws": (
+        "const e = new Error('e')\nObject.defineProperty(e, 'stack', { get() { throw 1 } })\n"
+        "process.on('exit', (code) => console.log(code))\nPromise.reject(e)"
+    ),
+    "frozen error": "const e = Object.freeze(new Error('e')); throw e",
+    "assertion": "require('assert').strictEqual(1, 2)\n5\n6",
+    "text thrown": "throw 'text'",
+    "null thrown": "throw null",
+    "undefined thrown": "throw undefined",
+    "object thrown": "throw { a: 1 }",
+    "rejection": "Promise.reject(new Error('why'))",
+    "rejection with text": "Promise.reject('why')",
+    "rejection in a function": (
+        "async function main() {\n  await null\n  throw new RangeError('r')\n}\nmain()"
+    ),
+    "rejection that is handled later": (
+        "const p = Promise.reject(new Error('e'))\n"
+        "setImmediate(() => p.catch(() => console.log('late')))\n"
+        "p"
+    ),
+    "rejection that is handled": (
+        "const p = Promise.reject(1); p.catch(() => console.log('caught')); p"
+    ),
+    "handler of errors": (
+        "process.on('uncaughtException', (e, origin) => console.log(e.message, origin))\n"
+        "setTimeout(() => console.log('after'), 5)\nnull.x"
+    ),
+    "handler of rejections": (
+        "process.on('unhandledRejection', (e) => console.log(e.message))\n"
+        "Promise.reject(new Error('e'))"
+    ),
+    "capturing errors": (
+        "process.setUncaughtExceptionCaptureCallback((e) => console.log(e.message))\nnull.x"
+    ),
+    "recursion": "function f() { return f() }\nf()",
+    "recursion caught": (
+        "function f() { return f() }\ntry { f() } catch (e) { console.log(e.name) }"
+    ),
+    "missing module": "require('no-such-module')",
+    "missing module imported": "import('no-such-module')",
+    "does not parse": "let x = 5\n\nlet y = ;\n",
+    "does not parse at its end": "console.log('never')\nif (1) {",
+    "redeclared": "let x = 1\nlet x = 2",
+    "bad regular expression": "const r = /[/",
+    "json": '{"a": 1, "b": {"c": 2}}',
+    "python": "def f(x):\n    return x\n",
+    "this": "console.log(this === module.exports, typeof exports, arguments.length)",
+    "names": (
+        "console.log(__filename, __dirname, require.main === module, module.id, module.paths[0])"
+    ),
+    "arguments": "console.log(process.argv.slice(1), process.execArgv, process.title)",
+    "resolving": "console.log(require.resolve('fs'), module.children, Object.keys(require.cache))",
+    "globals": (
+        "const names = Object.getOwnPropertyNames(globalThis)\n"
+        "console.log(names.filter((name) => name !== 'valueOfLastExpression').sort().join())"
+    ),
+    "not strict": (
+        "undeclared = 5; console.log(undeclared, 010, delete globalThis.undeclared)\n"
+        "with ({ a: 1 }) console.log(a)\n(function () { console.log(this === globalThis) })()"
+    ),
+    "strict": "'use strict'\nundeclared = 5",
+    "only a directive": "'use strict'",
+    "return at the top": "console.log(1)\nreturn\nconsole.log(2)",
+    "functions behind": "f()\nfunction f() { console.log('hoisted') }",
+    "labels": "a: for (;;) { for (;;) break a }\nconsole.log('out')",
+    "names of ours taken": "var module = { a: 1 }, require = 5\nconsole.log(module, require)",
+    "no semicolons": "const a = 1\nconst b = [a]\n;[2].map((x) => console.log(x))\nb",
+    "async": "(async () => { await null; console.log('async') })()",
+    "import in a function": (
+        "const f = async () => (await import('node:path')).basename('/a/b')\nf().then(console.log)"
+    ),
+    "generator": "function* g() { yield 1; yield 2 }\nconsole.log([...g()])",
+    "warning": (
+        "process.emitWarning('w')\n"
+        "new (require('events'))().setMaxListeners(1).on('a', () => {}).on('a', () => {})"
+    ),
+    "child": "console.log(require('child_process').execFileSync('echo', ['x']).toString())",
+    "child node": (
+        "const { fork } = require('child_process')\n"
+        "if (process.argv[2]) process.send(process.argv.length)\n"
+        "else fork(__filename, ['child']).on('message', (m) => console.log(m))"
+    ),
+    "worker": (
+        "const { Worker, isMainThread, parentPort } = require('worker_threads')\n"
+        "if (isMainThread) new Worker(__filename).on('message', (m) => console.log(m))\n"
+        "else parentPort.postMessage([__filename, typeof module])"
+    ),
+    "error in a worker": (
+        "const { Worker } = require('worker_threads')\n"
+        "new Worker('\\nthrow new Error(\"w\")', { eval: true })"
+    ),
+    "stdin": (
+        "let n = 0\nprocess.stdin.on('data', () => n++).on('end', () => console.log('end', n))"
+    ),
+    "prototypes taken away": (
+        "const { log } = console\n"
+        "for (const name of ['slice', 'split', 'replace', 'match', 'replaceAll'])"
+        " delete String.prototype[name]\ndelete Array.prototype.map\nlog('x')\nnull.x"
+    ),
+}
+
+# Programs that only an ES module can be.
+PLAIN_MODULES = {
+    "module": "import fs from 'node:fs'\nconsole.log(typeof fs.readFileSync, this)",
+    "await": "const r = await Promise.resolve(7)\nconsole.log(r)",
+    "await of a bracket": "const r = await (async () => 7)()\nconsole.log(r)",
+    "await of a list": "console.log(await [1, 2])",
+    "for await": "for await (const x of [1, Promise.resolve(2)]) console.log(x)",
+    "meta": "console.log(import.meta.url, typeof import.meta.resolve)",
+    "export": "export const a = 1\nexport default a\nconsole.log(a)",
+    "strict module": "import 'fs'\nundeclared = 5",
+    "hoisted import": "console.log(basename('/a/b'))\nimport { basename } from 'path'",
+    "error in a module": "import 'fs'\nconst f = () => null.x\nf()",
+    "error in the last of two in a module": "import 'fs'; null.x",
+    "error after await": "await null\nconst f = () => { throw new Error('e') }; f()",
+    "rejection awaited": "await Promise.reject(new Error('why'))",
+    "text thrown in a module": "await 1\nthrow 'text'",
+    "never settled": "await new Promise(() => {})\n0\n1",
+    "module that does not parse": "import fs from 'fs'\nlet y = ;",
+    "await that does not parse": "const x = await 1\nlet y = ;",
+    "missing package": "import 'fs'\nimport x from 'no-such-package'\nx",
+    "missing file": "import x from './no-such.mjs'; x",
+    "missing export": "import { nope } from 'fs'; nope()",
+    "missing scheme": "import x from 'https://127.0.0.1/x.js'\nx",
+    "exit in a module": "await 1\nprocess.exit(3)",
+    "worker of a module": (
+        "import { Worker, isMainThread, parentPort } from 'worker_threads'\n"
+        "if (isMainThread) new Worker(new URL(import.meta.url)).on('message', "
+        "(m) => console.log(m))\n"
+        "else parentPort.postMessage(import.meta.url)"
+    ),
+    "lines of stdin": (
+        "import readline from 'node:readline'\n"
+        "for await (const line of readline.createInterface({ input: "
+        "process.stdin })) console.log(line)\n"
+        "console.log('end')"
+    ),
+}
+
+
+@pytest.mark.parametrize("code", PLAIN.values(), ids=PLAIN.keys())
+def test_as_plain(run, plain, code):
+    ours, theirs = run(code), plain(code, ".cjs")
+    assert ours[:3] == theirs[:3]
+
+
+@pytest.mark.parametrize("code", PLAIN_MODULES.values(), ids=PLAIN_MODULES.keys())
+def test_module_as_plain(run, plain, code):
+    ours, theirs = run(code), plain(code, ".mjs")
+    assert ours[:3] == theirs[:3]
+
+
+def test_as_plain_with_stdin(run, plain):
+    code, text = PLAIN_MODULES["lines of stdin"], "Zoë\n2\n3".encode()
+    ours, theirs = run(code, stdin=text), plain(code, ".mjs", stdin=text)
+    assert ours[:3] == theirs[:3]
+    assert ours.stdout == "Zoë\n2\n3\nend\n"
+
+
+# -- one program of both kinds -----------------------------------------------------
+
+
+def test_import_require_and_await(run):
+    result = run(
+        "const fs = require('fs'); import path from 'node:path'; await Promise.resolve(41) + 1"
+    )
+    assert_ok(result)
+    assert result.value == "42"
+
+
+def test_what_a_module_finds_as_globals(run):
+    result = run(
+        "import { fileURLToPath } from 'node:url'\n"
+        "console.log(__filename === fileURLToPath(import.meta.url), __dirname === process.cwd())\n"
+        "console.log(require.main === module, exports === module.exports, "
+        "module.filename === __filename)\n"
+        "console.log(require('./data.json').a, Object.keys(globalThis).includes('require'))",
+        files={"data.json": '{"a": 7}'},
+    )
+    assert_ok(result, "true true\ntrue true true\n7 false\n")
+
+
+def test_a_module_may_have_those_names_itself(run):
+    code = (
+        "import { createRequire } from 'node:module'\nimport { dirname } from 'node:path'\n"
+        "const require = createRequire(import.meta.url)\nconst __dirname = dirname('/a/b')\n"
+        "const module = 5\nconsole.log(typeof require('fs').readFileSync, __dirname, module)"
+    )
+    assert_ok(run(code), "function /a 5\n")
+
+
+def test_require_in_the_worker_of_a_module(run):
+    code = (
+        "import { Worker, isMainThread, parentPort } from 'worker_threads'\n"
+        "if (isMainThread) new Worker(__filename).on('message', (m) => console.log(m))\n"
+        "else parentPort.postMessage(typeof require('fs').readFileSync)"
+    )
+    assert_ok(run(code), "function\n")
+
+
+def test_what_lies_in_the_home_directory_is_found(run):
+    files = {
+        "one.js": "module.exports = 1",
+        "two.mjs": "export default 2",
+        "node_modules/three/package.json": '{"main": "x.js"}',
+        "node_modules/three/x.js": "exports.three = 3",
+        "text.txt": "four",
+    }
+    code = (
+        "const one = require('./one')\n"
+        "const text = "
+        "require('fs').readFileSync(require('path').join(__dirname, 'text.txt'), 'utf8')\n"
+        "import('./two.mjs').then((two) => console.log(one, two.default, "
+        "require('three').three, text))"
+    )
+    assert_ok(run(code, files=files), "1 2 3 four\n")
+    code = (
+        "import one from './one.js'\nimport two from './two.mjs'\nimport { three } from 'three'\n"
+        "import { readFileSync } from 'fs'\n"
+        "console.log(one, two, three, readFileSync(new URL('text.txt', import.meta.url), 'utf8'))"
+    )
+    assert_ok(run(code, files=files), "1 2 3 four\n")
+
+
+def test_package_of_the_home_directory_does_not_steer_the_program(run):
+    files = {"package.json": '{"type": "module"}'}
+    assert_ok(run("console.log(typeof require, 010)", files=files), "function 8\n")
+
+
+def test_home_holds_one_file_of_ours(start):
+    engine = start()
+    engine.send(RUN, b"require('fs').writeFileSync('mine', '')")
+    assert engine.finish().status == 0
+    assert sorted(path.name for path in engine.home.iterdir()) == [".main.cjs", "mine"]
+
+
+# -- the value -----------------------------------------------------------------------
+
+VALUES = {
+    "number": ("1 + 1", "2"),
+    "text as it is": ("'a\\n\"b\"'", 'a\n"b"'),
+    "empty text": ("''", ""),
+    "directive": ("'use strict'", "use strict"),
+    "object": ("({ a: 1, b: [1, 2, { c: { d: {} } }] })", "{ a: 1, b: [ 1, 2, { c: [Object] } ] }"),
+    "array": ("[1, 'x', null, undefined]", "[ 1, 'x', null, undefined ]"),
+    "null": ("null", "null"),
+    "undefined": ("undefined", None),
+    "bigint": ("2n ** 70n", "1180591620717411303424n"),
+    "negative zero": ("-0", "-0"),
+    "map": ("new Map([[1, 2]])", "Map(1) { 1 => 2 }"),
+    "error": ("const e = new Error('x'); e.stack = 'Error: x'; e", "[Error: x]"),
+    "arrow function": ("() => 5", "[Function (anonymous)]"),
+    "class": ("(class {})", "[class (anonymous)]"),
+    "list": ("1, 2, 3", "3"),
+    "list in brackets": ("(1, 2)", "2"),
+    "assignment": ("let x; x = 5", "5"),
+    "call": ("const f = (x) => x * 2\nf(21)", "42"),
+    "call that gives nothing": ("console.log()", None),
+    "await": ("await Promise.resolve(41) + 1", "42"),
+    "await of text": ("await 'text'", "text"),
+    "semicolons": ("5;;\n;", "5"),
+    "semicolon before": ("const a = 1;;;\na", "1"),
+    "comment behind": ("5 // five\n/* or so */", "5"),
+    "comment between": ("const a = 1 // one\n/* two\n*/ a", "1"),
+    "no semicolon before": ("const a = 1\na", "1"),
+    "behind a function": ("function f() { return 1 }\nf()", "1"),
+    "behind an import": ("import fs from 'fs'\ntypeof fs", "object"),
+    "behind a block": ("if (1) {\n}\n5", "5"),
+    "two on a line": ("const a = 1; a", "1"),
+    "declaration": ("const a = 1", None),
+    "block": ("if (1) { 5 }", None),
+    "function behind": ("5\nfunction f() {}", None),
+    "promise": ("Promise.resolve(7)", "7"),
+    "promise of text": ("Promise.resolve('seven')", "seven"),
+    "promise of nothing": ("(async () => {})()", None),
+    "promise that takes its time": (
+        "new Promise((resolve) => setTimeout(resolve, 5, { a: 1 }))",
+        "{ a: 1 }",
+    ),
+    "promise that is never settled": ("new Promise(() => {})", None),
+    "promise of a main function": (
+        "async function main() {\n  await null\n  return 'done'\n}\nmain()",
+        "done",
+    ),
+    "as it was": ("const a = []\nsetTimeout(() => a.push(1))\na", "[]"),
+    "of an object that shows itself": (
+        "({ [require('util').inspect.custom]: () => 'shown' })",
+        "shown",
+    ),
+    "of an object that will not be shown": (
+        "({ [require('util').inspect.custom]() { throw 1 } })",
+        None,
+    ),
+    "proxy": ("new Proxy({}, { get() { throw 1 } })", "{}"),
+    "after exit": ("process.exit()\n5", None),
+    "before an exit with success": ("setTimeout(() => process.exit(0))\n5", "5"),
+    "hashbang": ("#!/usr/bin/env node\n5", "5"),
+    "new syntax": ("const a = 5; a ??= 6, a?.b?.(), 1_000", "1000"),
+}
+
+
+@pytest.mark.parametrize("code, expected", VALUES.values(), ids=VALUES.keys())
+def test_value(run, code, expected):
+    result = run(code)
+    assert (result.status, result.stderr) == (0, "")
+    assert (result.value, result.error) == (expected, None)
+
+
+def test_no_value_of_a_program_that_fails(run):
+    for code in ("setTimeout(() => null.x)\n5", "process.exitCode = 1\n5", "process.exit(3)\n5"):
+        assert run(code).value is None
+
+
+def test_large_value(run):
+    result = run("'é'.repeat(1e6)")
+    assert len(result.value.encode()) in (MAX_VALUE - 1, MAX_VALUE)
+    assert re.fullmatch(r"é+ \.\.\. \[cut\]", result.value)
+    assert run("'x'.repeat(1 << 20)").value == "x" * (1 << 20)
+
+
+def test_lone_surrogate(run):
+    assert run("'a\\ud800b'").value == "a\ufffdb"
+    assert run("throw new Error('a\\ud800b')").error.message == "a\ufffdb"
+
+
+# -- errors ------------------------------------------------------------------------
+
+ERRORS = {
+    "line 3": ("let x = 1\n\nnull.x", ("TypeError", None, 3, 0, 0)),
+    "innermost line of the program": (
+        "function f(t) {\n  return JSON.parse(t)\n}\n\nf('{')",
+        ("SyntaxError", None, 2, 0, 0),
+    ),
+    "in a module": ("import 'fs'\n\nnull.x", ("TypeError", None, 3, 0, 0)),
+    "own class": (
+        "class Mine extends Error {}\nthrow new Mine('m')",
+        ("Mine", "m", 2, 0, 0),
+    ),
+    "own name": (
+        "throw Object.assign(new Error('m'), { name: 'Mine' })",
+        ("Mine", "m", 1, 0, 0),
+    ),
+    "rejection": ("\nPromise.reject(new RangeError('r'))", ("RangeError", "r", 2, 0, 0)),
+    "rejection with text": ("Promise.reject('why')", ("UnhandledPromiseRejection", None, 0, 0, 0)),
+    "text": ("throw 'text'", ("String", "text", 0, 0, 0)),
+    "null": ("throw null", ("", "null", 0, 0, 0)),
+    "undefined": ("throw undefined", ("", "undefined", 0, 0, 0)),
+    "object": ("throw { a: 1 }", ("Object", "{ a: 1 }", 0, 0, 0)),
+    "object without a class": (
+        "throw Object.create(null)",
+        ("", "[Object: null prototype] {}", 0, 0, 0),
+    ),
+    "recursion": (
+        "function f() {\n  return f()\n}\nf()",
+        ("RangeError", "Maximum call stack size exceeded", 2, 0, 0),
+    ),
+    "errno": (
+        "require('fs').readFileSync('no/such')",
+        ("Error", "ENOENT: no such file or directory, open 'no/such'", 1, 2, 0),
+    ),
+    "odd errno": ("throw Object.assign(new Error('e'), { errno: 'x' })", ("Error", "e", 1, 0, 0)),
+    "huge errno": (
+        "throw Object.assign(new Error('e'), { errno: -1e99 })",
+        ("Error", "e", 1, 0, 0),
+    ),
+    "no memory": (
+        "new ArrayBuffer(2 ** 52)",
+        ("RangeError", "Array buffer allocation failed", 1, 12, 0),
+    ),
+    "assertion": ("require('assert')(false, 'no')", ("AssertionError", "no", 1, 0, 0)),
+    "missing module": (
+        "\nrequire('no-such-module')",
+        (
+            "Error",
+            "Cannot find module 'no-such-module'\nRequire stack:\n- HOME/.main.cjs",
+            2,
+            0,
+            IMPORT,
+        ),
+    ),
+    "missing package": (
+        "\nimport x from 'no-such-package/sub'\nx",
+        (
+            "Error",
+            "Cannot find package 'no-such-package' imported from HOME/.main.mjs",
+            2,
+            0,
+            IMPORT,
+        ),
+    ),
+    "missing file": (
+        "\nimport x from './no.mjs'\nx",
+        ("Error", "Cannot find module 'HOME/no.mjs' imported from HOME/.main.mjs", 2, 0, IMPORT),
+    ),
+    "missing export": (
+        "import 'path'\nimport { nope } from 'fs'",
+        (
+            "SyntaxError",
+            "The requested module 'fs' does not provide an export named 'nope'",
+            2,
+            0,
+            IMPORT,
+        ),
+    ),
+    "missing builtin": (
+        "require('node:nope')",
+        ("Error", "No such built-in module: node:nope", 1, 0, IMPORT),
+    ),
+    "does not parse": (
+        "let x = 5\n\nlet y = ;\n",
+        ("SyntaxError", "Unexpected token ';'", 3, 0, COMPILE),
+    ),
+    "module that does not parse": (
+        "import 'fs'\n\nlet y = ;\n",
+        ("SyntaxError", "Unexpected token ';'", 3, 0, COMPILE),
+    ),
+    "await that does not parse": (
+        "await 1\n\n\nlet y = ;\n",
+        ("SyntaxError", "Unexpected token ';'", 4, 0, COMPILE),
+    ),
+    "redeclared": (
+        "let x = 1\nlet x = 2",
+        ("SyntaxError", "Identifier 'x' has already been declared", 2, 0, COMPILE),
+    ),
+    "syntax of a text": ("\nnew Function('let = =')", ("SyntaxError", None, 2, 0, 0)),
+    "message that is no text": (
+        "throw Object.assign(new Error, { message: 5 })",
+        ("Error", "5", 1, 0, 0),
+    ),
+    "handled": ("process.on('uncaughtException', () => {})\nnull.x", None),
+    "handled, and failed": (
+        "process.on('uncaughtException', () => process.exit(9))\nnull.x",
+        None,
+    ),
+    "exit": ("process.exit(3)", None),
+    "in a child only": (
+        "require('child_process').spawnSync(process.execPath, ['-e', 'null.x'])\n1",
+        None,
+    ),
+    "worker without memory": (
+        "const { Worker } = require('worker_threads')\n"
+        "new Worker('const a = []; for (;;) a.push(new Array(1000).fill(1.5))',\n"
+        "  { eval: true, resourceLimits: { maxOldGenerationSizeMb: 8 } })",
+        (
+            "Error",
+            "Worker terminated due to reaching memory limit: JS heap out of memory",
+            0,
+            12,
+            0,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("code, expected", ERRORS.values(), ids=ERRORS.keys())
+def test_error(run, code, expected):
+    error = run(code).error
+    if expected and expected[1] is None:  # the text depends on the version
+        assert error.message
+        error = error._replace(message=None)
+    assert error == expected
+
+
+def test_nothing_runs_when_the_program_does_not_parse(run):
+    for code in ("console.log('ran')\n)", "console.log('ran')\nawait 1\n)"):
+        result = run(code)
+        assert (result.status, result.stdout) == (1, "")
+        assert result.error.flags == COMPILE
+
+
+def test_large_error(run):
+    result = run("throw new Error('é'.repeat(1e5))")
+    assert result.status == 1
+    assert result.error.message.endswith("é ... [cut]")
+
+
+def test_runner_is_on_no_stack(run):
+    for code in ("console.log(new Error().stack)", "await 1\nconsole.log(new Error().stack)"):
+        stack = run(f"Error.stackTraceLimit = Infinity\n{code}").stdout
+        assert ".main." in stack
+        assert "runner" not in stack
+
+
+# -- TypeScript ----------------------------------------------------------------------
+
+TYPESCRIPT = {
+    "annotation": ("let x: number = 5\nx", "5"),
+    "interface": ("interface A { x: number }\nconst a: A = { x: 6 }\na.x", "6"),
+    "generic arrow": ("const f = <T>(a: T): T => a\nf(7)", "7"),
+    "as": ("const x = JSON.parse('8') as number\nx", "8"),
+    "type alias": ("type A = string | null\nconst a: A = 'nine'\na", "nine"),
+    "import of a type": ("import type { Stats } from 'fs'\nconst s: Stats | null = null\n10", "10"),
+    "await": ("const x: number = await Promise.resolve(11)\nx", "11"),
+    "private": (
+        "class A { constructor() {} private x: number = 12; get() { return this.x } }\n"
+        "new A().get()",
+        "12",
+    ),
+    "enum": ("enum E { A, B = 13 }\nE.B", "13"),
+    "parameter property": ("class A { constructor(readonly x: number) {} }\nnew A(14).x", "14"),
+}
+
+# What a glance may take for TypeScript.
+NO_TYPESCRIPT = {
+    "json": '{"a": {"b": 1}, "c": []}',
+    "missing bracket": "console.log((1)",
+    "keyword argument": "f(a: 1)",
+    "python": "class A:\n    x = 1",
+    "words": "this is no program",
+    "markup": "const a = <div>x</div>",
+    "missing comma": "const o = { a: 1 b: 2 }",
+}
+
+
+@pytest.mark.parametrize("code, value", TYPESCRIPT.values(), ids=TYPESCRIPT.keys())
+def test_typescript(run, code, value):
+    result = run(code)
+    if STRIPS_TYPES:
+        assert_ok(result)
+        assert result.value == value
+    else:
+        assert result.status == 1
+        assert result.error.flags == COMPILE
+        assert re.search(r"TypeScript.* node v\d.* 22\.13", result.error.message)
+        assert result.error.message in result.stderr
+        assert len(result.stderr.splitlines()) == 4
+
+
+@pytest.mark.parametrize("code", NO_TYPESCRIPT.values(), ids=NO_TYPESCRIPT.keys())
+def test_no_typescript(run, code):
+    error = run(code).error
+    assert (error.type, error.flags) == ("SyntaxError", COMPILE)
+    assert "TypeScript" not in error.message
+
+
+def test_places_in_typescript(run):
+    if not STRIPS_TYPES:
+        assert run("let x = 1\n\nlet y: number = 2").error.line == 3
+        return
+    result = run("interface A {\n  x: number\n}\n\nconst a: A = null as any\na.x")
+    assert result.error.line == 6
+    assert "HOME/.main.cjs:6\na.x\n  ^\n" in result.stderr
+    result = run(
+        "enum E {\n  A,\n}\n\nfunction f(e: E): never {\n  throw new Error('e' + e)\n}\nf(E.A)"
+    )
+    assert result.error == ("Error", "e0", 6, 0, 0)
+    assert "HOME/.main.ts:6\n  throw new Error('e' + e)\n" in result.stderr
+    assert "HOME/.main.ts:8:1" in result.stderr
+
+
+def test_broken_typescript(run):
+    result = run("interface A { x: number }\nconst a: A = {;\n")
+    assert result.status == 1
+    assert result.error.flags == COMPILE
+    if STRIPS_TYPES:
+        assert result.error.line == 2
+        assert re.match(
+            r"HOME/.main.ts:2\n(.*\n)*const a: A = {;\n +\^+\n\nSyntaxError: ", result.stderr
+        )
+        assert "    at " not in result.stderr
+
+
+# -- around the program ----------------------------------------------------------------
+
+
+def test_environment(run):
+    env = {"NAME": "Zoë\t=", "TZ": "Asia/Tokyo"}
+    result = run(
+        "console.log(process.env.NAME, new Date(0).getHours())\n"
+        "console.log(require('child_process').execSync('echo \"$NAME\"').toString())",
+        env=env,
+    )
+    assert_ok(result, "Zoë\t= 9\nZoë\t=\n\n")
+
+
+def test_no_descriptor_for_children(run):
+    code = (
+        "const { existsSync } = require('fs')\nconsole.log(existsSync('/proc/self/fd/15'))\n"
+        "require('child_process').execSync('ls /proc/self/fd').toString()"
+    )
+    result = run(code)
+    assert_ok(result, "true\n")
+    assert result.value == "0\n1\n2\n3\n"
+
+
+def test_large_program(run):
+    code = "".join(f"const value{i} = {i * 7}\n" for i in range(36000))
+    assert len(code) > 890_000
+    result = run(code + "value35999")
+    assert_ok(result)
+    assert result.value == str(35999 * 7)
+
+
+def test_full_mebibyte(run):
+    code = "console.log('x')\n"
+    assert_ok(run(code + "/".ljust((1 << 20) - len(code), "/")), "x\n")
+
+
+def test_deep_program(run):
+    result = run("console.log(" + "(" * 20000 + "1" + ")" * 20000 + ")")
+    assert (result.status, result.stdout) in ((0, "1\n"), (1, ""))
+    assert result.status == 0 or result.error.type in ("RangeError", "SyntaxError")
+
+
+def test_program_that_cannot_be_stored(start):
+    engine = start()
+    (engine.home / ".main.cjs").mkdir()
+    engine.send(RUN, b"5")
+    result = engine.finish()
+    assert result.status == 1
+    assert result.stderr.startswith(b"the program cannot be stored: EISDIR")
+    assert (result.error.errno, result.error.line) == (21, 0)
+
+
+def test_output_is_out_before_the_program_is_killed(start):
+    engine = start(subprocess.PIPE)
+    engine.send(
+        RUN, b"console.log('one')\nconsole.log('two')\nrequire('fs').readSync(0, Buffer.alloc(1))"
+    )
+    engine.expect_stdout(b"one\ntwo\n")
+    engine.process.send_signal(signal.SIGKILL)
+    assert engine.finish().status == -signal.SIGKILL
+
+
+def test_everything_in_the_pipe_arrives(run):
+    result = run("process.stdout.write('x'.repeat(300000))\nprocess.exit(0)")
+    assert result.stdout == "x" * 300000
+
+
+# -- a channel in bad hands --------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["5", "null.x"])
+def test_channel_closed_by_the_program(run, end):
+    result = run(f"require('fs').closeSync(15)\n{end}")
+    assert result.status == (0 if end == "5" else 1)
+    assert result.frames == []
+
+
+@pytest.mark.parametrize("end", ["5", "null.x"])
+def test_other_file_under_the_channels_number(start, end):
+    engine = start()
+    code = (
+        "const fs = require('fs')\nfs.closeSync(15)\nlet fd\n"
+        f"while ((fd = fs.openSync('mine', 'w')) !== 15);\n{end}"
+    )
+    engine.send(RUN, code.encode())
+    result = engine.finish()
+    assert result.status == (1 if end == "null.x" else 0)
+    assert result.frames == []
+    assert (engine.home / "mine").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    "end, status", [("'x'.repeat(300000)", 0), ("null.x", 1), ("process.exit(4)", 4)]
+)
+def test_engine_is_gone(start, end, status):
+    engine = start(subprocess.PIPE)
+    code = (
+        "process.on('exit', () => console.log('bye'))\nconsole.log('ready')\n"
+        f"require('fs').readSync(0, Buffer.alloc(1))\n{end}"
+    )
+    engine.send(RUN, code.encode())
+    engine.expect_stdout(b"ready\n")
+    engine.channel.close()
+    stdout, _ = engine.process.communicate(b"", timeout=DEADLINE_SECONDS)
+    assert (engine.process.returncode, stdout) == (status, b"bye\n")
