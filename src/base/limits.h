@@ -37,3 +37,4 @@
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */
 #define LIMIT_CELLS 1024               /* cells of one supervisor at once */
 #define LIMIT_FILES_OF_TREE 200000     /* files that a cell tree may hold */
+#define LIMIT_RUNNER_BYTES MIB(1)      /* of the source of a runner */

@@ -34,6 +34,7 @@ static struct {
     int fd;
     struct tree_spec shell;
     struct tree_spec python;
+    struct tree_spec javascript;
 } here;
 
 static void write_file(const char *folder, const char *name, const char *text)
@@ -56,6 +57,7 @@ static int set_up(void **state)
     snprintf(here.helpers, sizeof(here.helpers), "%s/helpers", here.path);
     here.shell = (struct tree_spec){"shell", "/bin/bash", here.helpers, here.cache};
     here.python = (struct tree_spec){"python", "/usr/bin/python3", here.helpers, here.cache};
+    here.javascript = (struct tree_spec){"javascript", "/usr/bin/node", here.helpers, here.cache};
     return mkdir(here.helpers, 0755);
 }
 
@@ -150,6 +152,9 @@ static void missing_parts_have_clear_errors(void **state)
     assert_int_equal(tree_build(&here.python, &err), HUTCH_ERR_HELPER);
     assert_non_null(strstr(err.message, "runner.py"));
     write_file(here.helpers, "runner.py", "pass\n");
+    assert_int_equal(tree_build(&here.javascript, &err), HUTCH_ERR_HELPER);
+    assert_non_null(strstr(err.message, "runner.cjs"));
+    write_file(here.helpers, "runner.cjs", "1\n");
 
     spec.interpreter = "/bin/no-bash";
     assert_int_equal(tree_build(&spec, &err), HUTCH_ERR_RUNTIME);
@@ -160,6 +165,14 @@ static void missing_parts_have_clear_errors(void **state)
     assert_int_equal(tree_build(&spec, &err), HUTCH_ERR_RUNTIME);
     assert_string_equal(err.message, "python interpreter '/bin/no-python' not found: "
                                      "install the package python3");
+    spec = here.javascript;
+    spec.interpreter = "/bin/no-node";
+    assert_int_equal(tree_build(&spec, &err), HUTCH_ERR_RUNTIME);
+    assert_string_equal(err.message, "javascript interpreter '/bin/no-node' not found: "
+                                     "install the package nodejs");
+    spec.interpreter = "/bin/bash";
+    assert_int_equal(tree_build(&spec, &err), HUTCH_ERR_RUNTIME);
+    assert_non_null(strstr(err.message, "javascript interpreter '/bin/bash'"));
 
     /* A script is no interpreter that a cell could start. */
     write_file(here.helpers, "script", "#!/bin/sh\n");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File trees as root builds them: whole trees of both runtimes, with the
+ * File trees as root builds them: whole trees of all runtimes, with the
  * programs in them started by chroot. Fails when it is not run as root. It
- * copies the host's Python, into a tmpfs in a mount namespace of its own: quick,
- * and nothing is left of it.
+ * copies the host's Python and node, into a tmpfs in a mount namespace of its
+ * own: quick, and nothing is left of it.
  */
 #include "base/buf.h"
 #include "base/clock.h"
@@ -39,7 +39,10 @@ static struct {
     char helpers[96];
     struct tree shell;
     struct tree python;
-} here = {.shell = {.fd = -1, .lock_fd = -1}, .python = {.fd = -1, .lock_fd = -1}};
+    struct tree javascript;
+} here = {.shell = {.fd = -1, .lock_fd = -1},
+          .python = {.fd = -1, .lock_fd = -1},
+          .javascript = {.fd = -1, .lock_fd = -1}};
 
 static void write_file(const char *folder, const char *name, const char *text)
 {
@@ -83,7 +86,9 @@ static int set_up(void **state)
         return -1;
     write_file(here.helpers, "hutch-init", "stand-in");
     write_file(here.helpers, "runner.py", "print('the runner')\n");
-    if (prepare("shell", "/bin/bash", &here.shell) < 0)
+    write_file(here.helpers, "runner.cjs", "console.log('the runner')\n");
+    if (prepare("shell", "/bin/bash", &here.shell) < 0 ||
+        prepare("javascript", "/usr/bin/node", &here.javascript) < 0)
         return -1;
     return prepare("python", "/usr/bin/python3", &here.python);
 }
@@ -93,6 +98,7 @@ static int tear_down(void **state)
     (void)state;
     tree_close(&here.shell);
     tree_close(&here.python);
+    tree_close(&here.javascript);
     if (here.path[0] == '\0')
         return 0;
     umount2(here.path, MNT_DETACH);
@@ -172,7 +178,7 @@ static size_t check_folder(int root_fd, int dir_fd, const char *path)
 static void nothing_in_a_tree_gives_power(void **state)
 {
     (void)state;
-    const struct tree *const trees[] = {&here.shell, &here.python};
+    const struct tree *const trees[] = {&here.shell, &here.python, &here.javascript};
 
     for (size_t i = 0; i < ARRAY_LENGTH(trees); i++) {
         auto_close int root_fd = openat(trees[i]->fd, "root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -300,6 +306,32 @@ static void python_works(void **state)
                   "shell=True, capture_output=True, text=True).stdout.split())",
                   "one\n['user', '/usr/bin/python', '/usr/bin/python3']\n");
     expect_python("import runpy; runpy.run_path('/usr/lib/hutch/runner.pyc')", "the runner\n");
+}
+
+static void expect_node(const char *script, const char *expected)
+{
+    expect_output(&here.javascript, "/usr/bin/node", "-e", script, expected);
+}
+
+static void node_works(void **state)
+{
+    (void)state;
+
+    expect_node("console.log(process.execPath, 6 * 7)", "/usr/bin/node 42\n");
+    expect_node("require('/usr/lib/hutch/runner.cjs')", "the runner\n");
+    expect_node("console.log(require('/usr/lib/hutch/acorn.js').parse('5', {ecmaVersion: 2020})"
+                ".body.length)",
+                "1\n");
+    expect_node("import('node:path').then((path) => console.log(path.basename('/a/b')))", "b\n");
+    expect_node("console.log(require('zlib').gunzipSync(require('zlib').gzipSync('x')).toString(), "
+                "require('crypto').randomUUID().length)",
+                "x 36\n");
+    expect_node("const c = require('child_process'); console.log(c.execSync("
+                "'echo $(node -p 1+1) $(nodejs -p 2+2) $(seq 2)').toString())",
+                "2 4 1 2\n\n");
+    expect_node("console.log(new Intl.DateTimeFormat('de').format(new Date(0)), "
+                "new Date(0).getTimezoneOffset())",
+                "1.1.1970 0\n");
 }
 
 /* The compiled modules of the host stay valid in the copy. */
@@ -432,6 +464,7 @@ int main(void)
         cmocka_unit_test(the_shell_works),
         cmocka_unit_test(every_command_can_start),
         cmocka_unit_test(python_works),
+        cmocka_unit_test(node_works),
         cmocka_unit_test(python_compiles_nothing_anew),
         cmocka_unit_test(installed_packages_work),
         cmocka_unit_test(private_files_stay_out),

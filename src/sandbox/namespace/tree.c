@@ -18,6 +18,7 @@
 #include "tree.h"
 
 #include "../wire.h"
+#include "acorn.h"
 #include "base/clock.h"
 #include "base/limits.h"
 #include "folder.h"
@@ -33,7 +34,7 @@
 
 #define MANIFEST_MAX KIB(64)
 #define MANIFEST_FORMAT 1
-#define ASK_PYTHON_NS (30 * NS_PER_SECOND) /* the first start on a cold disk */
+#define ASK_NS (30 * NS_PER_SECOND) /* the first start on a cold disk */
 
 /* What the inputs follow after. */
 static const char inputs_mark[] = "\ninputs\n";
@@ -50,9 +51,23 @@ void tree_close(struct tree *tree)
     errno = saved;
 }
 
-static bool is_python(const struct tree_spec *spec)
+/* The runtimes there are, and the packages of their interpreters. */
+static const struct tree_kind {
+    const char *name;
+    const char *package;
+} kinds[] = {
+    {"python", "python3"},
+    {"javascript", "nodejs"},
+    {"shell", "bash"},
+};
+
+static const struct tree_kind *kind_of(const struct tree_spec *spec)
 {
-    return strcmp(spec->name, "python") == 0;
+    for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++) {
+        if (strcmp(kinds[i].name, spec->name) == 0)
+            return &kinds[i];
+    }
+    return NULL;
 }
 
 /* ---- manifests --------------------------------------------------------- */
@@ -125,7 +140,7 @@ static int check_spec(const struct tree_spec *spec, struct hutch_error *err)
 {
     const char *const paths[] = {spec->interpreter, spec->helper_dir, spec->cache_dir};
 
-    if (!is_python(spec) && strcmp(spec->name, "shell") != 0)
+    if (!kind_of(spec))
         return err_set(err, HUTCH_ERR_INVALID, "no runtime is called '%s'", spec->name);
     for (size_t i = 0; i < ARRAY_LENGTH(paths); i++) {
         if (paths[i][0] != '/' || strchr(paths[i], '\n') || strlen(paths[i]) >= PATH_MAX - 64)
@@ -234,6 +249,15 @@ static bool is_tree_name(const char *name, const char *runtime)
     return strncmp(name, runtime, length) == 0 && name[length] == '-';
 }
 
+static bool is_any_tree_name(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++) {
+        if (is_tree_name(name, kinds[i].name))
+            return true;
+    }
+    return false;
+}
+
 /* tree_find below an open trees/. */
 static int find_in(int trees, const struct tree_spec *spec, struct tree *ret_tree,
                    struct hutch_error *err)
@@ -281,7 +305,7 @@ static int sweep(int trees, struct hutch_error *err)
     int error = 0;
 
     while (dir && error >= 0 && (entry = folder_next(dir))) {
-        if (!is_tree_name(entry->d_name, "python") && !is_tree_name(entry->d_name, "shell"))
+        if (!is_any_tree_name(entry->d_name))
             continue;
         auto_close int fd = open_entry(trees, entry->d_name, LOCK_EX, &manifest);
         if (fd < 0 || inputs_hold(buf_text(&manifest)))
@@ -300,9 +324,30 @@ static void append_below(struct buf *manifest, const char *folder, const char *n
     append_input(manifest, buf_text(&path));
 }
 
+static void append_python(struct buf *manifest, const struct tree_spec *spec,
+                          const struct python_info *python)
+{
+    append_below(manifest, spec->helper_dir, "runner.py");
+    append_below(manifest, python->prefix, "pyvenv.cfg");
+    for (size_t i = 0; i < python->path.count; i++)
+        append_input(manifest, python->path.items[i]);
+}
+
+static void append_node(struct buf *manifest, const struct tree_spec *spec,
+                        const struct node_info *node)
+{
+    const char *acorn = acorn_find();
+
+    append_below(manifest, spec->helper_dir, "runner.cjs");
+    if (acorn)
+        append_input(manifest, acorn);
+    for (size_t i = 0; i < node->path.count; i++)
+        append_input(manifest, node->path.items[i]);
+}
+
 /* Writes down what the tree is going to be made of, before it is read, so that
  * a change during the build shows afterwards. */
-static int write_down(const struct tree_spec *spec, const struct python_info *python,
+static int write_down(const struct tree_spec *spec, const struct tree_facts *facts,
                       struct buf *manifest, struct hutch_error *err)
 {
     auto_free char *real = realpath(spec->interpreter, NULL);
@@ -315,16 +360,21 @@ static int write_down(const struct tree_spec *spec, const struct python_info *py
                  "hutch-supervisor"); /* holds the tables of this build */
     for (const char *const *file = tree_key_files; *file; file++)
         append_input(manifest, *file);
-    if (python) {
-        append_below(manifest, spec->helper_dir, "runner.py");
-        append_below(manifest, python->prefix, "pyvenv.cfg");
-        for (size_t i = 0; i < python->path.count; i++)
-            append_input(manifest, python->path.items[i]);
-    }
+    if (facts->python.executable)
+        append_python(manifest, spec, &facts->python);
+    if (facts->node.executable)
+        append_node(manifest, spec, &facts->node);
     if (buf_check(manifest, err) < 0)
         return err_context(err, "list of what the %s tree is made of", spec->name);
     return 0;
 }
+
+static void tree_facts_done(struct tree_facts *facts)
+{
+    python_info_done(&facts->python);
+    node_info_done(&facts->node);
+}
+#define auto_tree_facts __attribute__((cleanup(tree_facts_done)))
 
 static int ask_python(const struct tree_spec *spec, struct python_info *python,
                       struct hutch_error *err)
@@ -334,10 +384,25 @@ static int ask_python(const struct tree_spec *spec, struct python_info *python,
     auto_close int runner = open(path, O_RDONLY | O_CLOEXEC);
     if (runner < 0)
         return err_errno(err, HUTCH_ERR_HELPER, errno, "open the python runner '%s'", path);
-    int error = python_ask(spec->interpreter, runner, clock_after_ns(ASK_PYTHON_NS), python, err);
-    for (size_t i = 0; i < python->path.count && error >= 0; i++) {
-        if (strchr(python->path.items[i], '\n'))
-            error = err_set(err, HUTCH_ERR_RUNTIME, "python's sys.path holds a line break");
+    return python_ask(spec->interpreter, runner, clock_after_ns(ASK_NS), python, err);
+}
+
+static int ask(const struct tree_spec *spec, struct tree_facts *facts, struct hutch_error *err)
+{
+    int error = 0;
+    if (strcmp(spec->name, "python") == 0)
+        error = ask_python(spec, &facts->python, err);
+    else if (strcmp(spec->name, "javascript") == 0)
+        error = node_ask(spec->interpreter, clock_after_ns(ASK_NS), &facts->node, err);
+
+    const struct string_list *const paths[] = {&facts->python.path, &facts->node.path};
+    for (size_t i = 0; i < ARRAY_LENGTH(paths); i++) {
+        for (size_t j = 0; j < paths[i]->count && error >= 0; j++) {
+            if (strchr(paths[i]->items[j], '\n'))
+                error = err_set(err, HUTCH_ERR_RUNTIME,
+                                "a folder that %s imports from has a line break in its name",
+                                spec->name);
+        }
     }
     return error;
 }
@@ -346,13 +411,12 @@ static int check_interpreter(const struct tree_spec *spec, struct hutch_error *e
 {
     if (access(spec->interpreter, F_OK) == 0)
         return 0;
-    bool python = is_python(spec);
     return err_set(err, HUTCH_ERR_RUNTIME, "%s interpreter '%s' not found: install the package %s",
-                   python ? "python" : "shell", spec->interpreter, python ? "python3" : "bash");
+                   spec->name, spec->interpreter, kind_of(spec)->package);
 }
 
 /* Fills .new and gives it its name. */
-static int build_new(int trees, const struct tree_spec *spec, const struct python_info *python,
+static int build_new(int trees, const struct tree_spec *spec, const struct tree_facts *facts,
                      const struct buf *manifest, struct hutch_error *err)
 {
     char name[64];
@@ -363,7 +427,7 @@ static int build_new(int trees, const struct tree_spec *spec, const struct pytho
         openat(trees, ".new/tree", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (tree < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "open a folder in '%s'", spec->cache_dir);
-    int error = tree_fill(tree, spec, python, err);
+    int error = tree_fill(tree, spec, facts, err);
     if (error < 0)
         return error;
 
@@ -382,19 +446,19 @@ static int build_new(int trees, const struct tree_spec *spec, const struct pytho
 
 static int build_locked(int trees, const struct tree_spec *spec, struct hutch_error *err)
 {
-    auto_python_info struct python_info python = {0};
+    auto_tree_facts struct tree_facts facts = {0};
     auto_buf struct buf manifest = BUF_MAX(MANIFEST_MAX);
     struct hutch_error ignored;
 
     int error = check_interpreter(spec, err);
-    if (error >= 0 && is_python(spec))
-        error = ask_python(spec, &python, err);
     if (error >= 0)
-        error = write_down(spec, is_python(spec) ? &python : NULL, &manifest, err);
+        error = ask(spec, &facts, err);
+    if (error >= 0)
+        error = write_down(spec, &facts, &manifest, err);
     if (error < 0)
         return error;
     mode_t mask = umask(022);
-    error = build_new(trees, spec, is_python(spec) ? &python : NULL, &manifest, err);
+    error = build_new(trees, spec, &facts, &manifest, err);
     umask(mask);
     if (error < 0)
         IGNORE_RESULT(folder_remove(trees, ".new", &ignored));

@@ -34,9 +34,9 @@
 #include <stdbool.h>
 
 struct tree_spec {
-    const char *name;        /* "python" or "shell" */
-    const char *interpreter; /* absolute path of python or bash */
-    const char *helper_dir;  /* holds runner.py and hutch-init */
+    const char *name;        /* "python", "javascript" or "shell" */
+    const char *interpreter; /* absolute path of python, node or bash */
+    const char *helper_dir;  /* holds hutch-init and the runners */
     const char *cache_dir;   /* absolute; made with mode 0700 when it is missing */
 };
 
@@ -66,7 +66,8 @@ MUST_CHECK int tree_find(const struct tree_spec *spec, struct tree *ret_tree,
  * and is meant for a child process that may be killed at any time: what that
  * leaves is removed by the next build. Removes trees that are outdated and in
  * nobody's use. Errors: RUNTIME (the interpreter is missing or unfit; names
- * the package), HELPER (hutch-init or the runner is missing), INVALID, SYSTEM,
+ * the package; for javascript acorn too), HELPER (hutch-init or the runner is
+ * missing), INVALID, SYSTEM,
  * NO_MEMORY. */
 MUST_CHECK int tree_build(const struct tree_spec *spec, struct hutch_error *err);
 

@@ -2,6 +2,9 @@
 /* See tree_build.h; what is copied stands in tree_tables.c. */
 #include "tree_build.h"
 
+#include "acorn.h"
+#include "base/buf.h"
+#include "base/limits.h"
 #include "elf.h"
 #include "folder.h"
 #include "tree_libs.h"
@@ -139,7 +142,7 @@ static int make_devices(int root_fd, struct hutch_error *err)
     return 0;
 }
 
-/* ---- what both runtimes have ------------------------------------------- */
+/* ---- what all runtimes have ------------------------------------------- */
 
 static int make_frame(struct copier *copier, struct hutch_error *err)
 {
@@ -236,22 +239,22 @@ static int copy_interpreter(struct copier *copier, const char *path, const char 
     return error < 0 ? error : 0;
 }
 
-/* "python", "python3" and "python3.X" beside the interpreter and in /usr/bin. */
-static int link_names(struct copier *copier, const char *interpreter, const char *version,
-                      struct hutch_error *err)
+/* The usual names of an interpreter (name with each of the suffixes, ended by
+ * NULL), beside it and in /usr/bin. */
+static int link_names(struct copier *copier, const char *interpreter, const char *name,
+                      const char *const *suffixes, struct hutch_error *err)
 {
-    const char *const suffixes[] = {"", "3", version};
     auto_free char *real = realpath(interpreter, NULL);
     int error = 0;
     if (!real)
         return err_errno(err, HUTCH_ERR_RUNTIME, errno, "resolve interpreter '%s'", interpreter);
 
     int length = (int)(strrchr(real, '/') - real);
-    for (size_t i = 0; i < ARRAY_LENGTH(suffixes) && error >= 0; i++) {
+    for (; *suffixes && error >= 0; suffixes++) {
         char beside[PATH_MAX];
         char usual[PATH_MAX];
-        snprintf(beside, sizeof(beside), "%.*s/python%s", length, real, suffixes[i]);
-        snprintf(usual, sizeof(usual), "/usr/bin/python%s", suffixes[i]);
+        snprintf(beside, sizeof(beside), "%.*s/%s%s", length, real, name, *suffixes);
+        snprintf(usual, sizeof(usual), "/usr/bin/%s%s", name, *suffixes);
         error = copier_link(copier, beside, real, err);
         if (error >= 0)
             error = copier_link(copier, usual, real, err);
@@ -259,16 +262,16 @@ static int link_names(struct copier *copier, const char *interpreter, const char
     return error;
 }
 
-static int copy_python_path(struct copier *copier, const struct python_info *python,
-                            struct hutch_error *err)
+/* The folders that an interpreter imports from. */
+static int copy_path(struct copier *copier, const struct string_list *path, struct hutch_error *err)
 {
     int error = 0;
 
-    for (size_t i = 0; i < python->path.count && error >= 0; i++) {
-        const char *entry = python->path.items[i];
+    for (size_t i = 0; i < path->count && error >= 0; i++) {
+        const char *entry = path->items[i];
         bool inside = false;
         for (size_t j = 0; j < i; j++)
-            inside = inside || is_below(entry, python->path.items[j]);
+            inside = inside || is_below(entry, path->items[j]);
         if (entry[0] != '/' || inside)
             continue;
         error = check_visible(entry, err);
@@ -281,13 +284,14 @@ static int copy_python_path(struct copier *copier, const struct python_info *pyt
 static int copy_python(struct copier *copier, const struct tree_spec *spec,
                        const struct python_info *python, struct hutch_error *err)
 {
+    const char *const suffixes[] = {"", "3", python->version, NULL};
     char config[PATH_MAX];
 
     int error = copy_interpreter(copier, spec->interpreter, python->executable, err);
     if (error >= 0)
-        error = link_names(copier, spec->interpreter, python->version, err);
+        error = link_names(copier, spec->interpreter, "python", suffixes, err);
     if (error >= 0)
-        error = copy_python_path(copier, python, err);
+        error = copy_path(copier, &python->path, err);
     /* A virtual environment is recognised by this file. */
     snprintf(config, sizeof(config), "%s/pyvenv.cfg", python->prefix);
     if (error >= 0)
@@ -298,7 +302,61 @@ static int copy_python(struct copier *copier, const struct tree_spec *spec,
     return error < 0 ? error : 0;
 }
 
-int tree_fill(int dir_fd, const struct tree_spec *spec, const struct python_info *python,
+/* As content, because in the helper folder it may be readable for its owner
+ * alone. */
+static int copy_node_runner(struct copier *copier, const struct tree_spec *spec,
+                            struct hutch_error *err)
+{
+    auto_buf struct buf text = BUF_MAX(LIMIT_RUNNER_BYTES);
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/runner.cjs", spec->helper_dir);
+    if (buf_read_file(&text, AT_FDCWD, path, err) < 0) {
+        err->code = HUTCH_ERR_HELPER;
+        return err_context(err, "the javascript runner");
+    }
+    return copier_content(copier, TREE_NODE_RUNNER, text.data, text.length, err);
+}
+
+static int copy_acorn(struct copier *copier, struct hutch_error *err)
+{
+    const char *path = acorn_find();
+    int found = path ? copier_file(copier, path, TREE_ACORN, err) : 0;
+    if (found == 0)
+        return err_set(err, HUTCH_ERR_RUNTIME,
+                       "acorn, with which javascript programs are read, not found: install the "
+                       "package " ACORN_PACKAGE);
+    return found < 0 ? found : 0;
+}
+
+static int copy_node(struct copier *copier, const struct tree_spec *spec,
+                     const struct node_info *node, struct hutch_error *err)
+{
+    static const char *const suffixes[] = {"", "js", NULL};
+
+    int error = copy_interpreter(copier, spec->interpreter, node->executable, err);
+    if (error >= 0)
+        error = link_names(copier, spec->interpreter, "node", suffixes, err);
+    if (error >= 0)
+        error = copy_path(copier, &node->path, err);
+    if (error >= 0)
+        error = copy_node_runner(copier, spec, err);
+    if (error >= 0)
+        error = copy_acorn(copier, err);
+    return error;
+}
+
+static int copy_runtime(struct copier *copier, const struct tree_spec *spec,
+                        const struct tree_facts *facts, struct hutch_error *err)
+{
+    if (facts->python.executable)
+        return copy_python(copier, spec, &facts->python, err);
+    if (facts->node.executable)
+        return copy_node(copier, spec, &facts->node, err);
+    return copy_interpreter(copier, spec->interpreter, NULL, err);
+}
+
+int tree_fill(int dir_fd, const struct tree_spec *spec, const struct tree_facts *facts,
               struct hutch_error *err)
 {
     auto_copier struct copier copier;
@@ -314,10 +372,9 @@ int tree_fill(int dir_fd, const struct tree_spec *spec, const struct python_info
     copier.root_fd = root_fd;
     error = make_frame(&copier, err);
     if (error >= 0)
-        error = python ? copy_python(&copier, spec, python, err)
-                       : copy_interpreter(&copier, spec->interpreter, NULL, err);
+        error = copy_runtime(&copier, spec, facts, err);
     if (error >= 0)
-        error = copy_tables(&copier, python != NULL, err);
+        error = copy_tables(&copier, facts->python.executable != NULL, err);
     if (error >= 0)
         error = copy_libraries(&copier, tree_libraries, err);
     return error < 0 ? error : folder_seal(dir_fd, err);

@@ -3,9 +3,15 @@
 #pragma once
 
 #include "tree.h"
+#include "tree_node.h"
 #include "tree_python.h"
 
-/* Fills the folder. python is the answer of spec's interpreter, NULL for the
- * shell. The folder ends up sealed: nothing below it can be written. */
-MUST_CHECK int tree_fill(int dir_fd, const struct tree_spec *spec, const struct python_info *python,
+/* What the interpreter of a spec is, by its own answer; the others are empty. */
+struct tree_facts {
+    struct python_info python;
+    struct node_info node;
+};
+
+/* Fills the folder. It ends up sealed: nothing below it can be written. */
+MUST_CHECK int tree_fill(int dir_fd, const struct tree_spec *spec, const struct tree_facts *facts,
                          struct hutch_error *err);

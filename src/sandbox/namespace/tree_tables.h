@@ -7,13 +7,16 @@
 
 #include <stdbool.h>
 
-/* Where the Python runner is in a cell. */
+/* Where the runners are in a cell, and what that of javascript reads programs
+ * with. */
 #define TREE_RUNNER "/usr/lib/hutch/runner.pyc"
+#define TREE_NODE_RUNNER "/usr/lib/hutch/runner.cjs"
+#define TREE_ACORN "/usr/lib/hutch/acorn.js"
 
 /* Folders that the launcher mounts on, or that programs expect to be there. */
 extern const char *const tree_folders[];
 
-/* Programs of both runtimes, by name. */
+/* Programs of all runtimes, by name. */
 extern const char *const tree_commands[];
 
 /* Where commands are looked for, in this order. */
