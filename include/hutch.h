@@ -136,6 +136,7 @@ struct hutch_engine_options {
                                ~/.cache/hutch of the calling user's passwd entry */
     const char *python;     /* absolute path of the Python interpreter; default /usr/bin/python3 */
     const char *bash;       /* absolute path of bash; default /bin/bash */
+    const char *node;       /* absolute path of node, 18 or later; default /usr/bin/node */
     const char *cgroup;     /* path below each cgroup hierarchy that cells are made under;
                                default: the cgroup of this process, or the nearest
                                above it where groups can be made */
@@ -177,7 +178,7 @@ HUTCH_PUBLIC void hutch_cancel_free(hutch_cancel *cancel);
 
 /* ---- request ----------------------------------------------------------- */
 
-enum hutch_language { HUTCH_PYTHON = 0, HUTCH_SHELL = 1 };
+enum hutch_language { HUTCH_PYTHON = 0, HUTCH_SHELL = 1, HUTCH_JAVASCRIPT = 2 };
 enum hutch_backend { HUTCH_BACKEND_AUTO = 0, HUTCH_BACKEND_NAMESPACE = 1 };
 enum hutch_encoding { HUTCH_TEXT = 0, HUTCH_BASE64 = 1 };
 enum hutch_stream { HUTCH_STDOUT = 1, HUTCH_STDERR = 2 };

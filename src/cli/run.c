@@ -77,8 +77,7 @@ static void cleanup_result(hutch_result **result)
 
 /* ---- options ---- */
 
-static const char *const languages[] = {"python", "shell", "raw", NULL};
-static const char *const languages_later[] = {"javascript", NULL};
+static const char *const languages[] = {"python", "javascript", "shell", "raw", NULL};
 static const char *const backends[] = {"auto", "namespace", NULL};
 static const char *const backends_later[] = {"microvm", NULL};
 
@@ -104,8 +103,8 @@ static const struct option_spec run_options[] = {
      .type = OPTION_CHOICE,
      .argument = "LANG",
      .choices = languages,
-     .later = languages_later,
-     .help = "language of the program, guessed from the ending of FILE (.py, .sh), else python",
+     .help = "language of the program, guessed from the ending of FILE (.py, .js, .mjs, .ts, "
+             ".sh), else python",
      VALUE(language)},
     {.name = "code",
      .letter = 'c',
@@ -127,7 +126,7 @@ static const struct option_spec run_options[] = {
      .argument = "MB",
      .minimum = LIMIT_MEMORY_MB_MIN_SHELL,
      .host_maximum = memory_maximum,
-     .help = "memory of all processes together in MiB; python needs 64",
+     .help = "memory of all processes together in MiB; python and javascript need 64",
      VALUE(memory_mb)},
     {.name = "cpus",
      .type = OPTION_NUMBER,
@@ -238,10 +237,6 @@ static int choose_language(struct job *job, struct problem *problem)
         name = guess_language(job->values.file);
     if (!name)
         return 0;
-    if (strcmp(name, languages_later[0]) == 0)
-        return problem_set(problem, HUTCH_ERR_INVALID,
-                           "language: '%s' is not available in this version; allowed are %s", name,
-                           options_join(languages).text);
     if (language_parse(name, &job->request.language, &err) < 0)
         return problem_take(problem, &err);
     return 0;

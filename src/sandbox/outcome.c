@@ -219,6 +219,24 @@ static int set_refused(struct hutch_result *result, const struct claim *refusal,
 
 /* ---- ends by a signal ---- */
 
+static bool holds(const char *data, size_t length, const char *text)
+{
+    return data && memmem(data, length, text, strlen(text)) != NULL;
+}
+
+/* Node aborts when its heap is full, which it tells on stderr, and when it can
+ * start no thread. */
+static enum limit limit_of_abort(const struct outcome_facts *facts)
+{
+    const struct hutch_text *text = facts->stderr_text;
+
+    if (facts->request->language != HUTCH_JAVASCRIPT)
+        return LIMIT_NONE;
+    if (text && holds(text->data, text->length, "JavaScript heap out of memory"))
+        return LIMIT_OF_MEMORY;
+    return facts->exit->process_limit_hits > 0 ? LIMIT_OF_PROCESSES : LIMIT_NONE;
+}
+
 static int judge_signal(const struct outcome_facts *facts, int number, struct hutch_result *result,
                         struct hutch_error *err)
 {
@@ -234,6 +252,10 @@ static int judge_signal(const struct outcome_facts *facts, int number, struct hu
         return set_limit(result, LIMIT_OF_CPU_TIME, &alone, err);
     case SIGXFSZ:
         return set_limit(result, LIMIT_OF_DISK, &alone, err);
+    case SIGABRT:
+        if (limit_of_abort(facts) != LIMIT_NONE)
+            return set_limit(result, limit_of_abort(facts), &alone, err);
+        break;
     case SIGKILL:
         hint = "; no limit of the cell was the reason";
         break;
@@ -266,11 +288,6 @@ static bool type_ends_in(const struct claim *claim, const char *name)
            memcmp(claim->type + claim->type_length - length, name, length) == 0;
 }
 
-static bool holds(const char *data, size_t length, const char *text)
-{
-    return data && memmem(data, length, text, strlen(text)) != NULL;
-}
-
 static enum limit limit_of_claim(const struct claim *claim, const struct cell_exit *exit)
 {
     bool hit = exit->process_limit_hits > 0;
@@ -297,7 +314,8 @@ static int judge_claim(const struct outcome_facts *facts, struct hutch_result *r
         return set_limit(result, limit, facts, err);
     if (claim->compile)
         result->error_type = syntax_error;
-    else if (type_is(claim, "ImportError") || type_is(claim, "ModuleNotFoundError"))
+    else if (claim->import || type_is(claim, "ImportError") ||
+             type_is(claim, "ModuleNotFoundError"))
         result->error_type = import_error;
     else
         result->error_type = runtime_error;
@@ -485,6 +503,7 @@ void claim_parse(struct claim *ret_claim, const char *data, size_t length, uint1
     *ret_claim = (struct claim){
         .present = true,
         .compile = (flags & WIRE_ERROR_COMPILE) != 0,
+        .import = (flags & WIRE_ERROR_IMPORT) != 0,
         .type = data + sizeof(head),
         .type_length = head.type_length,
         .message = data + sizeof(head) + head.type_length,

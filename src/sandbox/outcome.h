@@ -25,6 +25,7 @@
 struct claim {
     bool present;
     bool compile; /* the code did not parse */
+    bool import;  /* something to import is not there */
     const char *type, *message;
     size_t type_length, message_length;
     uint32_t line;     /* 0 unknown */
@@ -40,7 +41,7 @@ struct outcome_facts {
     const struct hutch_request *request;
     const struct claim *claim;            /* NULL: none came */
     const struct claim *refusal;          /* by the gate; NULL: none */
-    const struct hutch_text *stderr_text; /* read for shell programs; NULL: none */
+    const struct hutch_text *stderr_text; /* not read for python programs; NULL: none */
 };
 
 /* Sets exit_code, exit_signal, timed_out, error_type, error_class,

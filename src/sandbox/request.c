@@ -57,6 +57,8 @@ const char *language_name(enum hutch_language language)
         return "python";
     case HUTCH_SHELL:
         return "shell";
+    case HUTCH_JAVASCRIPT:
+        return "javascript";
     }
     return "unknown";
 }
@@ -65,11 +67,14 @@ int language_parse(const char *name, enum hutch_language *ret_language, struct h
 {
     if (strcmp(name, "python") == 0)
         *ret_language = HUTCH_PYTHON;
+    else if (strcmp(name, "javascript") == 0)
+        *ret_language = HUTCH_JAVASCRIPT;
     else if (strcmp(name, "shell") == 0 || strcmp(name, "raw") == 0)
         *ret_language = HUTCH_SHELL;
     else
         return err_set(err, HUTCH_ERR_INVALID,
-                       "language: %s is not supported; allowed are python, shell and its alias raw",
+                       "language: %s is not supported; allowed are python, javascript, shell and "
+                       "its alias raw",
                        quote_text(name).text);
     return 0;
 }
@@ -404,9 +409,11 @@ static int check_limits(const struct hutch_request *request,
 
 static int check_choices(const struct hutch_request *request, struct hutch_error *err)
 {
-    if (request->language != HUTCH_PYTHON && request->language != HUTCH_SHELL)
+    if (request->language != HUTCH_PYTHON && request->language != HUTCH_SHELL &&
+        request->language != HUTCH_JAVASCRIPT)
         return err_set(err, HUTCH_ERR_INVALID,
-                       "language: %d is unknown; allowed are HUTCH_PYTHON and HUTCH_SHELL",
+                       "language: %d is unknown; allowed are HUTCH_PYTHON, HUTCH_SHELL and "
+                       "HUTCH_JAVASCRIPT",
                        (int)request->language);
     if (request->backend != HUTCH_BACKEND_AUTO && request->backend != HUTCH_BACKEND_NAMESPACE)
         return err_set(err, HUTCH_ERR_INVALID,

@@ -70,7 +70,7 @@ MUST_CHECK int request_check_number(enum request_number number, bool negative, u
                                     const struct request_ceilings *ceilings,
                                     struct hutch_error *err);
 
-/* The name of a language: "python", "shell". Static. */
+/* The name of a language: "python", "javascript", "shell". Static. */
 const char *language_name(enum hutch_language language);
 
 /* Names to values; the message lists what is allowed. "raw" is an alias of

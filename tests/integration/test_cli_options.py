@@ -208,11 +208,9 @@ REFUSALS = [
                              "'hutch run --help' lists the options"),
     (["run", "-qx"], "hutch run: option '-x': is unknown; 'hutch run --help' lists the options"),
     (["run", "-l", "cobol", "-c", "1"], "hutch run: option '-l': value 'cobol' is not one of "
-                                        "python, shell, raw"),
+                                        "python, javascript, shell, raw"),
     (["run", "--backend", "x", "-c", "1"], "hutch run: option '--backend': value 'x' is not "
                                            "one of auto, namespace"),
-    (["run", "-l", "javascript", "-c", "1"], "hutch run: language: 'javascript' is not available "
-                                             "in this version; allowed are python, shell, raw"),
     (["run", "-e", "NAME", "-c", "1"], "hutch run: option '-e': value 'NAME' is not of the form "
                                        "NAME=VALUE"),
     (["run", "--gate", "-l", "shell", "-c", "1"], "hutch run: gate: reads python alone, and the "
@@ -244,13 +242,6 @@ def test_refused_text_cannot_forge_lines():
 def test_unknown_layer_lists_the_known():
     line = refusal("run", "--require", "moat", "-c", "1")
     assert line.startswith("hutch run: require: 'moat' is no layer; allowed are user_ns, pid_ns, ")
-
-
-@pytest.mark.parametrize("ending", ["js", "mjs", "ts"])
-def test_ending_of_a_later_language(ending, tmp_path):
-    program = tmp_path / f"program.{ending}"
-    program.write_text("1")
-    assert "'javascript' is not available in this version" in refusal("run", str(program))
 
 
 def test_cache_folder_must_be_absolute():

@@ -221,6 +221,17 @@ def test_a_non_blocking_stdin_is_read_to_its_end():
 # ---- messages ----
 
 
+@pytest.mark.parametrize("ending, language", [
+    ("py", "python"), ("js", "javascript"), ("mjs", "javascript"), ("ts", "javascript"),
+    ("sh", "shell"), ("txt", "python")])
+def test_the_ending_of_a_file_tells_the_language(ending, language, tmp_path):
+    program = tmp_path / f"program.{ending}"
+    program.write_text("//" if language == "javascript" else "#")
+    done = hutch("run", "--json", str(program))
+    assert json.loads(done.stdout)["language"] == language
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_the_last_of_several_values_counts():
     assert hutch("run", "-c", "print(1)", "-c", "print(2)").stdout == b"2\n"
 

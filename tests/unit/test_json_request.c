@@ -244,8 +244,10 @@ static void values_out_of_range_are_named(void **state)
     (void)state;
     refused("{\"code\": \"\"}", "code: empty; allowed are 1 to 1048576 bytes");
     refused("{\"code\": \"a\\u0000\"}", "code: NUL at byte 1");
-    refused("{\"code\": \"1\", \"language\": \"javascript\"}",
-            "language: 'javascript' is not supported; allowed are python, shell");
+    refused("{\"code\": \"1\", \"language\": \"ruby\"}",
+            "language: 'ruby' is not supported; allowed are python, javascript, shell");
+    refused("{\"code\": \"1\", \"language\": \"javascript\", \"memory_mb\": 63}",
+            "memory_mb: 63; allowed is 64 to ");
     refused("{\"code\": \"1\", \"language\": \"python\\u0000\"}", "language: NUL at byte 6");
     refused("{\"code\": \"1\", \"env\": {\"PATH\": \"/\"}}", "env: 'PATH' is refused");
     refused("{\"code\": \"1\", \"env\": {\"A=B\": \"\"}}", "env: 'A=B' is no name");

@@ -30,7 +30,7 @@ struct end {
     const char *type, *message;
     uint32_t line;
     int sys_errno;
-    bool compile;
+    bool compile, import;
     bool refusal;            /* it is the gate's word instead */
     const char *stderr_text; /* NULL: empty */
     /* what must come out */
@@ -135,6 +135,18 @@ static const struct end ends[] = {
      .error_class = "ModuleNotFoundError",
      .error_line = 1,
      .contains = "No module named 'nosuch'"},
+    {.what = "a package that does not exist, by an error without a type of its own",
+     .language = HUTCH_JAVASCRIPT,
+     .wait_status = EXITED(1),
+     .type = "Error",
+     .message = "Cannot find package 'nosuch'",
+     .line = 1,
+     .import = true,
+     .exit_code = 1,
+     .error_type = "import_error",
+     .error_class = "Error",
+     .error_line = 1,
+     .contains = "Cannot find package 'nosuch'"},
     {.what = "a name that cannot be imported",
      .wait_status = EXITED(1),
      .type = "ImportError",
@@ -287,6 +299,45 @@ static const struct end ends[] = {
      .exit_code = 2,
      .error_type = "resource_limit",
      .contains = "memory limit of 64 MB"},
+    {.what = "heap of node is full",
+     .language = HUTCH_JAVASCRIPT,
+     .wait_status = KILLED(SIGABRT),
+     .stderr_text = "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of "
+                    "memory\n----- Native stack trace -----\n",
+     .exit_code = 134,
+     .exit_signal = "SIGABRT",
+     .error_type = "resource_limit",
+     .contains = "memory limit of 64 MB exceeded"},
+    {.what = "what only node says counts for node only",
+     .wait_status = KILLED(SIGABRT),
+     .process_limit_hits = 1,
+     .stderr_text = "JavaScript heap out of memory",
+     .exit_code = 134,
+     .exit_signal = "SIGABRT",
+     .error_type = "runtime_error",
+     .contains = "killed by SIGABRT"},
+    {.what = "words about a full heap, and another end",
+     .language = HUTCH_JAVASCRIPT,
+     .wait_status = EXITED(3),
+     .stderr_text = "JavaScript heap out of memory",
+     .exit_code = 3,
+     .error_type = "runtime_error"},
+    {.what = "node aborts without a limit",
+     .language = HUTCH_JAVASCRIPT,
+     .wait_status = KILLED(SIGABRT),
+     .stderr_text = "Assertion failed\n",
+     .exit_code = 134,
+     .exit_signal = "SIGABRT",
+     .error_type = "runtime_error",
+     .contains = "killed by SIGABRT"},
+    {.what = "node can start no thread",
+     .language = HUTCH_JAVASCRIPT,
+     .wait_status = KILLED(SIGABRT),
+     .process_limit_hits = 2,
+     .exit_code = 134,
+     .exit_signal = "SIGABRT",
+     .error_type = "resource_limit",
+     .contains = "process limit of 7 reached"},
     {.what = "SIGKILL without a limit",
      .wait_status = KILLED(SIGKILL),
      .exit_code = 137,
@@ -598,6 +649,7 @@ static void judge(const struct end *row, struct hutch_result *result)
                              .process_limit_hits = row->process_limit_hits};
     struct claim claim = {.present = true,
                           .compile = row->compile,
+                          .import = row->import,
                           .type = row->type,
                           .type_length = row->type ? strlen(row->type) : 0,
                           .message = row->message,
@@ -643,7 +695,8 @@ static void every_exit_code_passes(void **state)
 {
     (void)state;
     for (int code = 0; code < 256; code++) {
-        for (enum hutch_language language = HUTCH_PYTHON; language <= HUTCH_SHELL; language++) {
+        for (enum hutch_language language = HUTCH_PYTHON; language <= HUTCH_JAVASCRIPT;
+             language++) {
             struct end row = {.language = language, .wait_status = EXITED(code)};
             struct hutch_result result = {0};
             judge(&row, &result);
@@ -742,8 +795,13 @@ static void a_claim_is_read_from_its_frame(void **state)
     assert_memory_equal(claim.type, "OSError", 7);
     assert_int_equal(claim.message_length, 4);
     assert_memory_equal(claim.message, "full", 4);
+    assert_false(claim.import);
+    claim_parse(&claim, frame, length, WIRE_ERROR_IMPORT);
+    assert_true(claim.import);
+    assert_false(claim.compile);
     claim_parse(&claim, frame, length, 0);
     assert_false(claim.compile);
+    assert_false(claim.import);
     claim_parse(&claim, frame, sizeof(struct wire_error) + 7, 0); /* no message */
     assert_true(claim.present);
     assert_int_equal(claim.message_length, 0);

@@ -391,7 +391,8 @@ static void choices_outside_the_enums(void **state)
     int number = 7;
 
     memcpy(&request.language, &number, sizeof(number));
-    refuse_request(&request, "language: 7 is unknown; allowed are HUTCH_PYTHON and HUTCH_SHELL");
+    refuse_request(&request, "language: 7 is unknown; allowed are HUTCH_PYTHON, HUTCH_SHELL and "
+                             "HUTCH_JAVASCRIPT");
     request = good();
     memcpy(&request.backend, &number, sizeof(number));
     refuse_request(&request, "backend: 7 is unknown");
@@ -513,15 +514,18 @@ static void languages_have_names(void **state)
     assert_int_equal(language, HUTCH_PYTHON);
     assert_int_equal(language_parse("raw", &language, &err), 0);
     assert_int_equal(language, HUTCH_SHELL);
-    static const char *const wrong[] = {"javascript", "", "Python", "python3", "bash", "ruby"};
+    assert_string_equal(language_name(HUTCH_JAVASCRIPT), "javascript");
+    assert_int_equal(language_parse("javascript", &language, &err), 0);
+    assert_int_equal(language, HUTCH_JAVASCRIPT);
+    static const char *const wrong[] = {"js", "", "Python", "python3", "bash", "node", "ruby"};
     for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) {
         language = HUTCH_SHELL;
         assert_int_equal(language_parse(wrong[i], &language, &err), HUTCH_ERR_INVALID);
         assert_int_equal(language, HUTCH_SHELL);
     }
-    assert_int_equal(language_parse("javascript", &language, &err), HUTCH_ERR_INVALID);
-    assert_string_equal(err.message, "language: 'javascript' is not supported; allowed are python, "
-                                     "shell and its alias raw");
+    assert_int_equal(language_parse("ruby", &language, &err), HUTCH_ERR_INVALID);
+    assert_string_equal(err.message, "language: 'ruby' is not supported; allowed are python, "
+                                     "javascript, shell and its alias raw");
 }
 
 static void backends_and_encodings_have_names(void **state)

@@ -196,11 +196,24 @@ static int open_ends(struct cell *cell, struct cell_ends *ends, struct hutch_err
     return 0;
 }
 
+static enum proto_language proto_language(enum hutch_language language)
+{
+    switch (language) {
+    case HUTCH_PYTHON:
+        return PROTO_PYTHON;
+    case HUTCH_SHELL:
+        return PROTO_SHELL;
+    case HUTCH_JAVASCRIPT:
+        return PROTO_JAVASCRIPT;
+    }
+    return PROTO_PYTHON;
+}
+
 static struct proto_start describe(const struct hutch_request *request)
 {
     return (struct proto_start){
         .kind = PROTO_RUN,
-        .language = request->language == HUTCH_SHELL ? PROTO_SHELL : PROTO_PYTHON,
+        .language = (uint32_t)proto_language(request->language),
         .has_stdin = request->stdin_length > 0,
         .require = request->require,
         .max_processes = request->max_processes,

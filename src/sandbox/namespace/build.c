@@ -12,6 +12,7 @@
 #include "namespaces.h"
 #include "runtime.h"
 #include "sandbox/layers.h"
+#include "tree_tables.h"
 
 #include <fcntl.h>
 #include <linux/sched.h>
@@ -26,6 +27,7 @@
 #define STACK_BYTES MIB(8)
 #define STACK_BYTES_MAX MIB(64)
 #define INODES_PER_CELL 65536
+#define NODE_THREADS 6 /* two of node and four of libuv; --v8-pool-size comes to it */
 
 /* Descriptors of one build; the end of the build closes them, whatever the
  * children still hold. */
@@ -48,13 +50,28 @@ static void build_done(struct build *build)
 
 /* ---- the plan ---------------------------------------------------------- */
 
+static unsigned count_cpus(const struct supervisor *supervisor, const struct sandbox_cell *cell)
+{
+    unsigned want = (cell->start.cpu_millis + CPU_QUOTA_PERIOD - 1) / CPU_QUOTA_PERIOD;
+    return want < supervisor->cpu_count ? want : supervisor->cpu_count;
+}
+
+/* Threads that node starts for itself, whatever the program does, are not on the
+ * program's account. */
+static uint32_t limit_processes(const struct supervisor *supervisor,
+                                const struct sandbox_cell *cell)
+{
+    uint32_t limit = cell->start.max_processes;
+    if (cell->start.language == PROTO_JAVASCRIPT)
+        limit += NODE_THREADS + count_cpus(supervisor, cell);
+    return limit;
+}
+
 /* The least used processors, so that cells of one processor each do not share
  * one while another is idle. */
 static unsigned choose_cpus(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    unsigned want = (cell->start.cpu_millis + CPU_QUOTA_PERIOD - 1) / CPU_QUOTA_PERIOD;
-    if (want > supervisor->cpu_count)
-        want = supervisor->cpu_count;
+    unsigned want = count_cpus(supervisor, cell);
     for (unsigned taken = 0; taken < want; taken++) {
         unsigned best = CPU_SETSIZE;
         for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -78,8 +95,10 @@ static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell
     rlim_t cpu = start->timeout_ns / NS_PER_MS * start->cpu_millis / CPU_QUOTA_PERIOD / 1000 + 2;
     /* The kernel asks this limit before the cgroup, which alone counts how
      * often it was met: so the cgroup, where there is one, has to be lower. */
-    rlim_t processes = start->max_processes + 1 + (processes_by_cgroup ? 16 : 0);
-    rlim_t data = memory_by_cgroup ? RLIM_INFINITY : start->memory_bytes;
+    rlim_t processes = cell->max_processes + 1 + (processes_by_cgroup ? 16 : 0);
+    /* Of node from 24 on each thread maps 512 MiB for code as if it used them. */
+    bool limit_data = !memory_by_cgroup && start->language != PROTO_JAVASCRIPT;
+    rlim_t data = limit_data ? start->memory_bytes : RLIM_INFINITY;
     const struct plan_rlimit rlimits[PLAN_RLIMITS] = {
         /* Not 0: the kernel ignores that where a core handler is a pipe, and
          * starts the handler, a root process of the host, on a core that the
@@ -137,17 +156,29 @@ static void plan_environment(struct cell_plan *plan, unsigned cpus)
     plan->envp[count] = NULL;
 }
 
+/* Node's heap has to fit into the cell, or it would grow where collecting would
+ * do, up to the end by the kernel. The rest is for node itself, for buffers and
+ * for other processes; those that use more meet the cell's own limit. */
+static void plan_node(struct cell_plan *plan, const struct proto_start *start, unsigned cpus)
+{
+    unsigned long long heap_mb = start->memory_bytes / MIB(8) * 7 - 16;
+
+    snprintf(plan->node_options[0], sizeof(plan->node_options[0]), "--max-heap-size=%llu", heap_mb);
+    snprintf(plan->node_options[1], sizeof(plan->node_options[1]), "--v8-pool-size=%u", cpus);
+}
+
 static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
 {
-    static const char *const python[] = {
-        "-I", "-B", "-X", "utf8", "/usr/lib/hutch/runner.pyc", WIRE_PYTHON_FILE};
+    const char *const python[] = {"-I", "-B", "-X", "utf8", TREE_RUNNER, WIRE_PYTHON_FILE, NULL};
+    const char *const node[] = {plan->node_options[0], plan->node_options[1], "-r",
+                                TREE_NODE_RUNNER,      WIRE_NODE_LINK,        NULL};
+    const char *const *const arguments[] = {[PROTO_PYTHON] = python, [PROTO_JAVASCRIPT] = node};
     size_t count = 0;
 
     plan->argv[count++] = runtime->interpreter;
-    if (runtime->language == PROTO_PYTHON) {
-        for (size_t i = 0; i < ARRAY_LENGTH(python); i++)
-            plan->argv[count++] = python[i];
-    }
+    const char *const *next = arguments[runtime->language];
+    while (next && *next)
+        plan->argv[count++] = *next++;
     plan->argv[count] = NULL;
 }
 
@@ -174,6 +205,8 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
         plan_note_namespaces(plan);
     plan_rlimits(plan, cell);
     plan_environment(plan, cpus);
+    if (plan->language == PROTO_JAVASCRIPT)
+        plan_node(plan, &cell->start, cpus);
     plan_command(plan, &supervisor->runtimes[cell->start.language]);
 
     plan->report_fd = build->report[1];
@@ -227,7 +260,7 @@ static int make_cgroup(struct supervisor *supervisor, struct sandbox_cell *cell,
 {
     const struct cgroup_limits limits = {
         .memory_bytes = cell->start.memory_bytes,
-        .max_processes = cell->start.max_processes + 1, /* hutch-init */
+        .max_processes = cell->max_processes + 1, /* hutch-init */
         .cpu_millis = cell->start.cpu_millis,
     };
 
@@ -421,6 +454,7 @@ static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, s
 static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
                       struct hutch_error *err)
 {
+    cell->max_processes = limit_processes(supervisor, cell);
     if (open_pipes(build, err) < 0 || take_uid(supervisor, cell, err) < 0 ||
         own_pipes(cell, err) < 0 || make_cgroup(supervisor, cell, build, err) < 0)
         return err->code;
@@ -465,7 +499,11 @@ static const char *const step_texts[] = {
 void cell_report_error(const struct sandbox_cell *cell, const struct child_report *report,
                        struct hutch_error *err)
 {
-    static const char *const packages[] = {[PROTO_PYTHON] = "python3", [PROTO_SHELL] = "bash"};
+    static const char *const packages[] = {
+        [PROTO_PYTHON] = "python3",
+        [PROTO_SHELL] = "bash",
+        [PROTO_JAVASCRIPT] = "nodejs",
+    };
 
     if (report->step == CHILD_REQUIRE) {
         auto_buf struct buf names = BUF_MAX(256);

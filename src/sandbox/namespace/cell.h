@@ -33,6 +33,7 @@ struct sandbox_cell {
     struct cgroup_cell *cgroup;
     uid_t uid; /* of the host, this cell's alone; 0: none */
     cpu_set_t cpus;
+    uint32_t max_processes; /* of start, and what the interpreter needs beside */
     uint32_t layers;
     uint64_t begin_ns, deadline_ns;
     /* Without a memory cgroup: the cell's proc, when to look next, the most

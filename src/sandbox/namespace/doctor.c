@@ -6,6 +6,7 @@
  */
 #include "doctor.h"
 
+#include "acorn.h"
 #include "base/limits.h"
 #include "cgroup.h"
 #include "landlock.h"
@@ -206,16 +207,18 @@ static json_t *report_layers(uint32_t layers, const struct resources *resources)
 
 static json_t *report_runtime(const char *language, const char *interpreter, const char *package)
 {
-    struct diagnosis diagnosis = {{0}, {0}};
-    bool available = access(interpreter, X_OK) == 0;
+    const char *reason = access(interpreter, X_OK) < 0 ? strerrordesc_np(errno) : NULL;
+    char mend[64] = "";
 
-    if (!available) {
-        snprintf(diagnosis.reason, sizeof(diagnosis.reason), "%s", strerrordesc_np(errno));
-        snprintf(diagnosis.mend, sizeof(diagnosis.mend), "apt-get install %s", package);
+    if (!reason && strcmp(language, "javascript") == 0 && !acorn_find()) {
+        reason = "acorn, with which programs are read, is missing";
+        package = ACORN_PACKAGE;
     }
+    if (reason)
+        snprintf(mend, sizeof(mend), "apt-get install %s", package);
     return json_pack("{s:s, s:s, s:b, s:o, s:o}", "language", language, "interpreter", interpreter,
-                     "available", available, "reason", text_or_null(diagnosis.reason), "mend",
-                     text_or_null(diagnosis.mend));
+                     "available", !reason, "reason", text_or_null(reason), "mend",
+                     text_or_null(mend));
 }
 
 static const char *cgroup_layout(const struct cgroup_host *cgroups)
@@ -249,13 +252,14 @@ static json_t *make_report(const struct helper_options *options, uint32_t layers
 
     if (failure && failure->code == HUTCH_ERR_ISOLATION)
         diagnose_namespaces(&diagnosis);
-    return json_pack("{s:s, s:b, s:o, s:o, s:[{s:s, s:b, s:o}], s:o, s:[o, o], s:o}", "version",
+    return json_pack("{s:s, s:b, s:o, s:o, s:[{s:s, s:b, s:o}], s:o, s:[o, o, o], s:o}", "version",
                      hutch_version(), "can_run", !failure, "reason",
                      text_or_null(failure ? failure->message : NULL), "mend",
                      text_or_null(diagnosis.mend), "backends", "name", "namespace", "available",
                      !failure, "reason", text_or_null(failure ? failure->message : NULL), "layers",
                      report_layers(layers, resources), "runtimes",
                      report_runtime("python", options->python, "python3"),
+                     report_runtime("javascript", options->node, "nodejs"),
                      report_runtime("shell", options->bash, "bash"), "cgroup",
                      report_cgroups(resources->cgroups));
 }

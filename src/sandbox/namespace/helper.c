@@ -30,6 +30,7 @@
 #define END_SECONDS 5
 #define DEFAULT_PYTHON "/usr/bin/python3"
 #define DEFAULT_BASH "/bin/bash"
+#define DEFAULT_NODE "/usr/bin/node"
 
 /* ---- options ----------------------------------------------------------- */
 
@@ -117,6 +118,7 @@ static int fill_options(const struct hutch_engine_options *given, struct helper_
                        options->uid_base, options->uid_count, SLOTS_COUNT_MAX);
     if (copy_text("python", given->python, DEFAULT_PYTHON, true, &options->python, err) < 0 ||
         copy_text("bash", given->bash, DEFAULT_BASH, true, &options->bash, err) < 0 ||
+        copy_text("node", given->node, DEFAULT_NODE, true, &options->node, err) < 0 ||
         copy_text("cgroup", given->cgroup, "", false, &options->cgroup, err) < 0)
         return err->code;
     if (given->cache_dir
@@ -149,6 +151,7 @@ void helper_options_done(struct helper_options *options)
     free(options->cache_dir);
     free(options->python);
     free(options->bash);
+    free(options->node);
     free(options->cgroup);
     memset(options, 0, sizeof(*options));
 }
@@ -244,6 +247,7 @@ int helper_spawn(const struct helper_options *options, struct helper *ret_helper
         [PROTO_ARG_CACHE_DIR] = options->cache_dir,
         [PROTO_ARG_PYTHON] = options->python,
         [PROTO_ARG_BASH] = options->bash,
+        [PROTO_ARG_NODE] = options->node,
         [PROTO_ARG_CGROUP] = options->cgroup,
         [PROTO_ARG_UID_BASE] = uid_base,
         [PROTO_ARG_UID_COUNT] = uid_count,

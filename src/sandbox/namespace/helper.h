@@ -27,6 +27,7 @@ struct helper_options {
     char *cache_dir;
     char *python;
     char *bash;
+    char *node;
     char *cgroup;
     uint32_t uid_base;
     uint32_t uid_count;

@@ -111,12 +111,14 @@ static void enter_cell(const struct cell_plan *plan)
  * supervisor's stays open in the cell. */
 static void place_descriptors(struct cell_plan *plan)
 {
+    const int channel_fd =
+        plan->language == PROTO_JAVASCRIPT ? WIRE_CHANNEL_FD_NODE : WIRE_CHANNEL_FD;
     close_range(0, READY_FD, 0);
     int input = plan->stdin_fd;
     if (input < 0)
         input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (input < 0 || (input > 0 && dup2(input, 0) < 0) || dup2(plan->stdout_fd, 1) < 0 ||
-        dup2(plan->stderr_fd, 2) < 0 || dup2(plan->channel_fd, WIRE_CHANNEL_FD) < 0 ||
+        dup2(plan->stderr_fd, 2) < 0 || dup2(plan->channel_fd, channel_fd) < 0 ||
         dup3(plan->report_fd, REPORT_FD, O_CLOEXEC) < 0 ||
         dup3(plan->ready_fds[0], READY_FD, O_CLOEXEC) < 0 || fcntl(0, F_SETFD, 0) < 0)
         child_fail(plan, CHILD_DESCRIPTORS, errno);

@@ -74,6 +74,7 @@ struct cell_plan {
     const char *argv[PLAN_ARG_MAX + 1];
     const char *envp[PLAN_ENV_MAX + 1];
     char cpu_env[3][32]; /* OMP_NUM_THREADS=2 and its kin */
+    char node_options[2][32];
 };
 
 /* What can go wrong in a child, in the words of the error message. */

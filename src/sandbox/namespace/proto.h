@@ -31,7 +31,7 @@ struct proto_hello {
     struct hutch_error error; /* code 0, or why the supervisor cannot work at all */
 };
 
-enum proto_language { PROTO_PYTHON, PROTO_SHELL, PROTO_LANGUAGE_COUNT };
+enum proto_language { PROTO_PYTHON, PROTO_SHELL, PROTO_JAVASCRIPT, PROTO_LANGUAGE_COUNT };
 
 /* Descriptors that travel with proto_start, in this order. stdin only when
  * has_stdin is set. */
@@ -103,6 +103,7 @@ enum proto_argument {
     PROTO_ARG_CACHE_DIR,
     PROTO_ARG_PYTHON,
     PROTO_ARG_BASH,
+    PROTO_ARG_NODE,
     PROTO_ARG_CGROUP,
     PROTO_ARG_UID_BASE,
     PROTO_ARG_UID_COUNT,

@@ -18,7 +18,11 @@
 #define BUILD_LIMIT_SECONDS 600
 #define BUILD_RESULT_FD 3
 
-static const char *const names[] = {[PROTO_PYTHON] = "python", [PROTO_SHELL] = "shell"};
+static const char *const names[] = {
+    [PROTO_PYTHON] = "python",
+    [PROTO_SHELL] = "shell",
+    [PROTO_JAVASCRIPT] = "javascript",
+};
 
 void runtime_init(struct runtime *runtime, enum proto_language language, const char *interpreter)
 {

@@ -365,6 +365,7 @@ static int start(struct supervisor *supervisor, char **argv, struct hutch_error 
     supervisor->cgroup_parent = argv[PROTO_ARG_CGROUP];
     runtime_init(&supervisor->runtimes[PROTO_PYTHON], PROTO_PYTHON, argv[PROTO_ARG_PYTHON]);
     runtime_init(&supervisor->runtimes[PROTO_SHELL], PROTO_SHELL, argv[PROTO_ARG_BASH]);
+    runtime_init(&supervisor->runtimes[PROTO_JAVASCRIPT], PROTO_JAVASCRIPT, argv[PROTO_ARG_NODE]);
     if (open_loop(supervisor, err) < 0 || open_host(supervisor, err) < 0 ||
         open_resources(supervisor, argv[PROTO_ARG_UID_BASE], argv[PROTO_ARG_UID_COUNT], err) < 0)
         return err->code;
