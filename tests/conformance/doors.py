@@ -20,7 +20,7 @@ import time
 
 # Fields of a request that the command line has no option for.
 C_ONLY = {"max_processes", "disk_mb", "max_output_bytes", "output_encoding", "owner"}
-SUFFIX = {"python": ".py", "shell": ".sh", "raw": ".sh"}
+SUFFIX = {"python": ".py", "javascript": ".js", "shell": ".sh", "raw": ".sh"}
 # The kernel takes at most 128 KiB for one argument of a command.
 LARGEST_ARGUMENT = 100_000
 # How much longer than the run's own limit a door may take before it hangs.

@@ -39,7 +39,6 @@ LATER = {
     "sessions",
     "files",
     "http",
-    "javascript",
     "microvm",
     "agent",
     "admission",

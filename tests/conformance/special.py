@@ -235,6 +235,24 @@ def randomness(door, _context):
     return problems
 
 
+@special(
+    "randomness-javascript", "JS16", "nothing random repeats from one javascript run to the next"
+)
+def randomness_javascript(door, _context):
+    code = (
+        "const crypto = require('crypto')\n"
+        "console.log(Math.random(), crypto.randomBytes(8).toString('hex'), crypto.randomUUID())"
+    )
+    problems, seen = [], []
+    for outcome in together(door, [{"code": code, "language": "javascript"}] * 20):
+        problems += expect.check({"is": "OK", "stdout": {"match": "."}}, outcome)
+        if outcome.result:
+            seen += outcome.result["stdout"].split()
+    if len(seen) != 60 or len(set(seen)) != 60:
+        problems.append(f"something repeats: {sorted(seen)}")
+    return problems
+
+
 # ---- output -------------------------------------------------------------------
 
 
