@@ -186,7 +186,7 @@ def check_macros():
             [
                 outcome(GOOD),
                 outcome(TIMED_OUT, duration_ms=900),
-                outcome(TIMED_OUT, duration_ms=2500),
+                outcome(TIMED_OUT, duration_ms=6500),
                 outcome(TIMED_OUT, error=None),
                 outcome(TIMED_OUT, error={**TIMED_OUT["error"], "message": "11 seconds, 1.5"}),
                 outcome(TIMED_OUT, error={**TIMED_OUT["error"], "line": 1}),
