@@ -13,6 +13,7 @@
 
 #include "base/attrs.h"
 #include "base/error.h"
+#include "report.h"
 #include "wire.h"
 
 #include <hutch.h>
@@ -30,7 +31,7 @@ enum cell_event_type {
     CELL_FAILED,  /* nothing was started; error says why; the last event */
     CELL_STDOUT,  /* data, length: bytes the program printed */
     CELL_STDERR,
-    CELL_REPORT, /* report_type, data, length: a frame of the runner, in order */
+    CELL_REPORT, /* report is set: a frame of the runner, in order */
     CELL_EXITED, /* exit is set; more output may follow */
     CELL_END,    /* dead, and every pipe read to its end: the last event */
 };
@@ -54,8 +55,7 @@ struct cell_event {
     uint64_t begin_ns; /* STARTED: when the interpreter began, monotonic clock */
     const char *data;  /* valid until the next call on the cell */
     size_t length;
-    enum wire_type report_type;
-    uint16_t report_flags;
+    struct report report; /* its data likewise */
     struct cell_exit exit;
     struct hutch_error error;
 };

@@ -487,28 +487,3 @@ int outcome_judge(const struct outcome_facts *facts, struct hutch_result *result
     result->exit_signal = signal_name(WTERMSIG(status));
     return judge_signal(facts, WTERMSIG(status), result, err);
 }
-
-/* ---- the claim's frame ---- */
-
-void claim_parse(struct claim *ret_claim, const char *data, size_t length, uint16_t flags)
-{
-    struct wire_error head;
-
-    *ret_claim = (struct claim){.present = false};
-    if (length < sizeof(head))
-        return;
-    memcpy(&head, data, sizeof(head));
-    if (head.type_length > length - sizeof(head))
-        return;
-    *ret_claim = (struct claim){
-        .present = true,
-        .compile = (flags & WIRE_ERROR_COMPILE) != 0,
-        .import = (flags & WIRE_ERROR_IMPORT) != 0,
-        .type = data + sizeof(head),
-        .type_length = head.type_length,
-        .message = data + sizeof(head) + head.type_length,
-        .message_length = length - sizeof(head) - head.type_length,
-        .line = head.line,
-        .sys_errno = head.sys_errno,
-    };
-}

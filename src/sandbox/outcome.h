@@ -18,23 +18,9 @@
 
 #include "backend.h"
 #include "base/attrs.h"
+#include "report.h"
 
 #include <hutch.h>
-
-/* The runner's claim about an exception: hostile text, not NUL-terminated. */
-struct claim {
-    bool present;
-    bool compile; /* the code did not parse */
-    bool import;  /* something to import is not there */
-    const char *type, *message;
-    size_t type_length, message_length;
-    uint32_t line;     /* 0 unknown */
-    int32_t sys_errno; /* of an OSError, else 0 */
-};
-
-/* Reads the payload of a WIRE_ERROR frame; the claim points into data. A
- * malformed one is not present. */
-void claim_parse(struct claim *ret_claim, const char *data, size_t length, uint16_t flags);
 
 struct outcome_facts {
     const struct cell_exit *exit;

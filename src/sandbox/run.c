@@ -16,6 +16,7 @@
 #include "engine.h"
 #include "gate.h"
 #include "outcome.h"
+#include "report.h"
 #include "request.h"
 #include "result.h"
 #include "tidy.h"
@@ -36,10 +37,7 @@ struct run {
     const struct backend_ops *ops;
     struct cell *cell;
     struct capture out, err;
-    bool reported; /* a frame of the runner has come */
-    struct claim claim, refusal;
-    struct buf claim_text, refusal_text; /* what they point into */
-    struct buf value;
+    struct reports reports;
     struct buf env, gate, code; /* payloads of frames, borrowed by the cell */
     struct cell_exit exit;
     uint32_t layers;
@@ -53,9 +51,7 @@ static void run_done(struct run *run)
         run->ops->cell_free(run->cell);
     capture_done(&run->out);
     capture_done(&run->err);
-    buf_done(&run->claim_text);
-    buf_done(&run->refusal_text);
-    buf_done(&run->value);
+    reports_done(&run->reports);
     buf_done(&run->env);
     buf_done(&run->gate);
     buf_done(&run->code);
@@ -116,30 +112,6 @@ static int take_output(struct run *run, struct capture *capture, enum hutch_stre
     return 0;
 }
 
-static void take_claim(struct claim *claim, struct buf *text, const struct cell_event *event)
-{
-    buf_clear(text);
-    buf_append(text, event->data, event->length);
-    claim_parse(claim, text->data, text->length, event->report_flags);
-}
-
-/* The last claim of each kind counts, a malformed one as none. Of verdicts the
- * first report alone can be one: see wire.h. */
-static void take_report(struct run *run, const struct cell_event *event)
-{
-    bool first = !run->reported;
-
-    run->reported = true;
-    if (event->report_type == WIRE_VALUE) {
-        buf_clear(&run->value);
-        buf_append(&run->value, event->data, event->length);
-    } else if (event->report_type == WIRE_ERROR) {
-        take_claim(&run->claim, &run->claim_text, event);
-    } else if (first && run->request.gate) {
-        take_claim(&run->refusal, &run->refusal_text, event);
-    }
-}
-
 /* Every failure in here leaves the outcome unknown, but one: CELL_FAILED. */
 static int take_events(struct run *run, struct hutch_error *err)
 {
@@ -170,7 +142,7 @@ static int take_events(struct run *run, struct hutch_error *err)
             code = take_output(run, &run->err, HUTCH_STDERR, &event, err);
             break;
         case CELL_REPORT:
-            take_report(run, &event);
+            code = reports_add(&run->reports, &event.report, err);
             break;
         case CELL_EXITED:
             run->exit = event.exit;
@@ -213,16 +185,17 @@ static int fill_result(struct run *run, struct hutch_result *result, struct hutc
     result->cpu_ms = (double)run->exit.cpu_ns / (double)NS_PER_MS;
     result->queue_ms = (double)(run->start_ns - run->begin_ns) / (double)NS_PER_MS;
     result->peak_memory_bytes = run->exit.peak_memory_bytes;
+    const struct reports *reports = &run->reports;
     struct outcome_facts facts = {
         .exit = &run->exit,
         .request = &run->request,
-        .claim = run->claim.present ? &run->claim : NULL,
-        .refusal = run->refusal.present ? &run->refusal : NULL,
+        .claim = reports->claim.present ? &reports->claim : NULL,
+        .refusal = reports->refusal.present ? &reports->refusal : NULL,
         .stderr_text = &result->stderr_text,
     };
     if (outcome_judge(&facts, result, err) < 0)
         return err->code;
-    return result_set_value(result, run->value.data, run->value.length, err);
+    return result_set_value(result, reports->value.data, reports->value.length, err);
 }
 
 static int run_cell(struct run *run, struct hutch_result *result, struct hutch_error *err)
@@ -253,6 +226,7 @@ static int run_request(struct hutch_engine *engine, const struct hutch_request *
         return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller before the start");
     capture_init(&run->out, request->max_output_bytes);
     capture_init(&run->err, request->max_output_bytes);
+    reports_init(&run->reports, run->request.gate != NULL);
     if (engine->backend->ops->cell_start(engine->backend, &spec, &run->cell, err) < 0)
         return err->code;
     struct hutch_result *result = NULL;
@@ -275,9 +249,6 @@ int hutch_run(hutch_engine *engine, const struct hutch_request *request,
     struct run run = {
         .options = run_options,
         .ops = engine->backend->ops,
-        .claim_text = BUF_MAX(WIRE_MAX_ERROR),
-        .refusal_text = BUF_MAX(WIRE_MAX_ERROR),
-        .value = BUF_MAX(WIRE_MAX_VALUE),
         .env = BUF_MAX(WIRE_MAX_ENV),
         .gate = BUF_MAX(WIRE_MAX_GATE),
         .code = BUF_MAX(LIMIT_CODE_BYTES),

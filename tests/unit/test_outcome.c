@@ -767,66 +767,6 @@ static void a_long_complaint_is_cut_between_characters(void **state)
     free_result_text(&result);
 }
 
-/* ---- the claim's frame ---- */
-
-static size_t make_frame(char *frame, const char *type, size_t type_length, const char *message)
-{
-    struct wire_error head = {.line = 7, .type_length = (uint32_t)type_length, .sys_errno = 28};
-
-    memcpy(frame, &head, sizeof(head));
-    memcpy(frame + sizeof(head), type, strlen(type));
-    memcpy(frame + sizeof(head) + strlen(type), message, strlen(message));
-    return sizeof(head) + strlen(type) + strlen(message);
-}
-
-static void a_claim_is_read_from_its_frame(void **state)
-{
-    (void)state;
-    char frame[100];
-    struct claim claim;
-    size_t length = make_frame(frame, "OSError", 7, "full");
-
-    claim_parse(&claim, frame, length, WIRE_ERROR_COMPILE);
-    assert_true(claim.present);
-    assert_true(claim.compile);
-    assert_int_equal(claim.line, 7);
-    assert_int_equal(claim.sys_errno, 28);
-    assert_int_equal(claim.type_length, 7);
-    assert_memory_equal(claim.type, "OSError", 7);
-    assert_int_equal(claim.message_length, 4);
-    assert_memory_equal(claim.message, "full", 4);
-    assert_false(claim.import);
-    claim_parse(&claim, frame, length, WIRE_ERROR_IMPORT);
-    assert_true(claim.import);
-    assert_false(claim.compile);
-    claim_parse(&claim, frame, length, 0);
-    assert_false(claim.compile);
-    assert_false(claim.import);
-    claim_parse(&claim, frame, sizeof(struct wire_error) + 7, 0); /* no message */
-    assert_true(claim.present);
-    assert_int_equal(claim.message_length, 0);
-}
-
-static void a_malformed_claim_is_none(void **state)
-{
-    (void)state;
-    char frame[100];
-    struct claim claim;
-    size_t length = make_frame(frame, "OSError", 7, "full");
-
-    for (size_t cut = 0; cut < sizeof(struct wire_error) + 7; cut++) {
-        claim.present = true;
-        claim_parse(&claim, frame, cut, 0);
-        assert_false(claim.present);
-    }
-    static const size_t too_long[] = {12, 1000, UINT32_MAX};
-    for (size_t i = 0; i < ARRAY_LENGTH(too_long); i++) {
-        make_frame(frame, "OSError", too_long[i], "full");
-        claim_parse(&claim, frame, length, 0);
-        assert_false(claim.present);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -835,8 +775,6 @@ int main(void)
         cmocka_unit_test(every_signal_has_128_and_its_name),
         cmocka_unit_test(hostile_claims_become_valid_text),
         cmocka_unit_test(a_long_complaint_is_cut_between_characters),
-        cmocka_unit_test(a_claim_is_read_from_its_frame),
-        cmocka_unit_test(a_malformed_claim_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

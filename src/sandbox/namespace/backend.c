@@ -233,7 +233,7 @@ static struct cell *cell_new(struct namespace_backend *backend, struct hutch_err
     }
     cell->backend = backend;
     cell->event_fd = cell->stdout_fd = cell->stderr_fd = cell->channel_fd = -1;
-    cell->report = BUF_MAX(WIRE_MAX_VALUE + 2 * WIRE_MAX_ERROR + 3 * sizeof(struct wire_header));
+    cell->report = BUF_MAX(REPORTS_MAX_BYTES);
     return cell;
 }
 
@@ -326,48 +326,29 @@ static void pump_frames(struct cell *cell)
     }
 }
 
-static uint32_t largest_report(uint16_t type)
-{
-    switch (type) {
-    case WIRE_VALUE:
-        return WIRE_MAX_VALUE;
-    case WIRE_ERROR:
-    case WIRE_VERDICT:
-        return WIRE_MAX_ERROR;
-    default:
-        return 0;
-    }
-}
-
-/* One whole frame of the runner becomes an event. The bytes come from hostile
- * code: whatever breaks the form ends the channel and harms nothing else.
- * Returns 1 with an event, 0 when more is needed. */
+/* One whole frame of the runner becomes an event. Whatever breaks the form ends
+ * the channel and harms nothing else. Returns 1 with an event, 0 when more is
+ * needed. */
 static int take_report(struct cell *cell, struct cell_event *ret_event)
 {
-    struct wire_header header;
+    struct report report;
     size_t have = cell->report.length - cell->report_taken;
 
-    if (have < sizeof(header))
+    if (have == 0)
         return 0;
-    const char *start = cell->report.data + cell->report_taken;
-    memcpy(&header, start, sizeof(header));
-    if (header.exec_id != 1 || largest_report(header.type) == 0 ||
-        header.length > largest_report(header.type)) {
+    switch (report_read(cell->report.data + cell->report_taken, have, &report)) {
+    case REPORT_MORE:
+        break;
+    case REPORT_BROKEN:
         fd_close(&cell->channel_fd);
         cell->report_taken = cell->report.length;
-        return 0;
+        break;
+    case REPORT_WHOLE:
+        cell->report_taken += REPORT_BYTES(&report);
+        *ret_event = (struct cell_event){.type = CELL_REPORT, .report = report};
+        return 1;
     }
-    if (have < sizeof(header) + header.length)
-        return 0;
-    cell->report_taken += sizeof(header) + header.length;
-    *ret_event = (struct cell_event){
-        .type = CELL_REPORT,
-        .data = start + sizeof(header),
-        .length = header.length,
-        .report_type = header.type,
-        .report_flags = header.flags,
-    };
-    return 1;
+    return 0;
 }
 
 static void read_channel(struct cell *cell)

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/parse.h"
+#include "proc_text.h"
 #include "runtime.h"
 
 #include <fcntl.h>
@@ -285,15 +285,7 @@ static bool init_is_dying(const struct sandbox_cell *cell)
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)cell->init_pid);
     if (buf_read_file(&text, AT_FDCWD, path, &ignored) < 0)
         return true;
-    const char *rest = strrchr(buf_text(&text), ')');
-    if (!rest)
-        return true;
-    /* ") S ppid pgrp session tty tpgid flags": the seventh word from here. */
-    for (int word = 0; word < 7 && rest; word++)
-        rest = strchr(rest + 1, ' ');
-    uint64_t flags = parse_leading(rest ? rest : "");
-    const uint64_t exiting = 0x4; /* PF_EXITING */
-    return (flags & exiting) != 0;
+    return proc_text_is_exiting(buf_text(&text));
 }
 
 /* What the interpreter and the children that it waited for used: all that can

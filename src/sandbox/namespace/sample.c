@@ -5,12 +5,11 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/parse.h"
+#include "proc_text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 
 int sample_open(pid_t init_pid, struct hutch_error *err)
 {
@@ -39,18 +38,15 @@ static uint64_t pss_of(int proc_fd, const char *pid)
     auto_buf struct buf text = BUF_MAX(LIMIT_PROC_FILE_BYTES);
 
     read_process(proc_fd, pid, "smaps_rollup", &text);
-    const char *line = strstr(buf_text(&text), "\nPss:");
-    return line ? KIB(parse_leading(line + strlen("\nPss:"))) : 0;
+    return proc_text_pss(buf_text(&text));
 }
 
-/* The second number of statm, in pages. */
 static uint64_t resident_of(int proc_fd, const char *pid)
 {
     auto_buf struct buf text = BUF_MAX(LIMIT_PROC_FILE_BYTES);
 
     read_process(proc_fd, pid, "statm", &text);
-    const char *blank = strchr(buf_text(&text), ' ');
-    return blank ? parse_leading(blank) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+    return proc_text_resident_pages(buf_text(&text)) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* Adds the processes up, each by its share until the deadline. */

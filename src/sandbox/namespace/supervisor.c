@@ -24,6 +24,7 @@
 #include "cell.h"
 #include "landlock.h"
 #include "namespaces.h"
+#include "proc_text.h"
 #include "runtime.h"
 
 #include <fcntl.h>
@@ -123,8 +124,7 @@ static bool is_privileged(void)
            (sets[0].effective & needed) == needed;
 }
 
-/* Whether uid 0 is the host's root: the first line of the map then begins with
- * it and gives it to itself. */
+/* Whether uid 0 is the host's root. */
 static bool uid_0_is_root(void)
 {
     auto_buf struct buf map = BUF_MAX(LIMIT_PROC_FILE_BYTES);
@@ -132,12 +132,7 @@ static bool uid_0_is_root(void)
 
     if (buf_read_file(&map, AT_FDCWD, "/proc/self/uid_map", &ignored) < 0)
         return true;
-    const char *text = buf_text(&map);
-    text += strspn(text, " ");
-    if (text[0] != '0' || text[1] != ' ')
-        return false;
-    text += 1 + strspn(text + 1, " ");
-    return text[0] == '0' && text[1] == ' ';
+    return proc_text_uid_0_is_root(buf_text(&map));
 }
 
 /* A mount namespace of our own, so that nothing we mount reaches the host. */

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the kernel writes about processes in /proc, as text: pure functions, as
+ * in cgroup_text.h. A text that does not say what is asked for gives the answer
+ * that is named last. Numbers are at most 2^40, whatever stands there.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* smaps_rollup: the proportional share of the memory, in bytes; or 0. */
+uint64_t proc_text_pss(const char *text);
+
+/* statm: the pages that are resident; or 0. */
+uint64_t proc_text_resident_pages(const char *text);
+
+/* stat: whether the process is dying; or true, since it is gone already. The
+ * program's name in it may hold anything. */
+bool proc_text_is_exiting(const char *text);
+
+/* uid_map: whether uid 0 is that of the host: the first line begins with it and
+ * gives it to itself; or false. */
+bool proc_text_uid_0_is_root(const char *text);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading what the kernel writes about processes. */
+#include "sandbox/namespace/proc_text.h"
+
+#include "base/attrs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void memory_is_read(void **state)
+{
+    (void)state;
+    assert_int_equal(proc_text_pss("55d0-7ffe ---p 00000000 00:00 0    [rollup]\n"
+                                   "Rss:            3456 kB\n"
+                                   "Pss:            1234 kB\n"
+                                   "Pss_Dirty:       300 kB\n"),
+                     1234 << 10);
+    assert_int_equal(proc_text_pss(""), 0);
+    assert_int_equal(proc_text_pss("x\nSwapPss: 7 kB\n"), 0);
+    assert_int_equal(proc_text_pss("x\nPss:"), 0);
+    assert_int_equal(proc_text_pss("x\nPss: 99999999999999999999 kB"), UINT64_C(1) << 50);
+    assert_int_equal(proc_text_resident_pages("1234 567 89 1 0 99 0\n"), 567);
+    assert_int_equal(proc_text_resident_pages("1234"), 0);
+    assert_int_equal(proc_text_resident_pages("1 99999999999999999999"), UINT64_C(1) << 40);
+}
+
+static void a_dying_process_is_known_whatever_its_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool expected;
+    } rows[] = {
+        {"7 (hutch-init) S 1 7 7 0 -1 4194560 12 0 0 0", false},
+        {"7 (hutch-init) S 1 7 7 0 -1 4194564 12 0 0 0", true},
+        {"7 (a) Z 1 7 7 0 -1 4 b) S 1 7 7 0 -1 0 1 0", false},
+        {"7 () R 0 0 0 0 -1 4 0) S 1 7 7 0 -1 4 1 0", true},
+        {"7 (a\n b) S 1 7 7 0 -1 4 1 0", true},
+        {"7 (a) S 1 7", true}, /* says nothing */
+        {"", true},
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(rows); i++)
+        assert_int_equal(proc_text_is_exiting(rows[i].text), rows[i].expected);
+}
+
+static void root_of_the_host_is_known(void **state)
+{
+    (void)state;
+    assert_true(proc_text_uid_0_is_root("         0          0 4294967295\n"));
+    assert_true(proc_text_uid_0_is_root("0 0 1\n"));
+    assert_false(proc_text_uid_0_is_root("         0       1000          1\n"));
+    assert_false(proc_text_uid_0_is_root("      1000          0          1\n"));
+    assert_false(proc_text_uid_0_is_root("0 00 1\n"));
+    assert_false(proc_text_uid_0_is_root("0"));
+    assert_false(proc_text_uid_0_is_root(""));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_read),
+        cmocka_unit_test(a_dying_process_is_known_whatever_its_name),
+        cmocka_unit_test(root_of_the_host_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
