@@ -423,13 +423,15 @@ static void take_exit(struct cell *cell, const struct proto_event *event,
 static int read_event(struct cell *cell, struct cell_event *ret_event, struct hutch_error *err)
 {
     struct proto_event event;
-    ssize_t count = recv(cell->event_fd, &event, sizeof(event), 0);
+    ssize_t count = recv(cell->event_fd, &event, sizeof(event), MSG_TRUNC);
 
-    if (count != (ssize_t)sizeof(event)) {
+    if (count <= 0) {
         fd_close(&cell->event_fd);
         replace_dead_helper(cell->backend);
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor died during the run");
     }
+    if (!proto_is_event(&event, (size_t)count))
+        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor sent a malformed event");
     switch ((enum proto_event_type)event.type) {
     case PROTO_STARTED:
         *ret_event = (struct cell_event){
@@ -442,7 +444,6 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
     case PROTO_FAILED:
         break;
     }
-    event.error.message[sizeof(event.error.message) - 1] = '\0';
     if (event.type == PROTO_LOST)
         return err_set(err, HUTCH_ERR_HELPER, "%s", event.error.message);
     *ret_event = (struct cell_event){.type = CELL_FAILED, .error = event.error};

@@ -152,13 +152,12 @@ static void refuse(const int *fds, size_t fd_count, struct hutch_error *error)
         close(fds[i]);
 }
 
-void cell_create(struct supervisor *supervisor, const struct proto_start *start, const int *fds,
-                 size_t fd_count)
+void cell_create(struct supervisor *supervisor, const struct proto_start *start, size_t length,
+                 const int *fds, size_t fd_count)
 {
     struct hutch_error err;
-    size_t expected = start->has_stdin ? PROTO_FD_STDIN + 1 : PROTO_FD_STDIN;
 
-    if (fd_count != expected || start->language >= PROTO_LANGUAGE_COUNT) {
+    if (!proto_is_start(start, length, fd_count)) {
         err_set(&err, HUTCH_ERR_HELPER, "malformed start packet");
         refuse(fds, fd_count, &err);
         return;
@@ -260,11 +259,11 @@ static void handle_report(struct supervisor *supervisor, struct sandbox_cell *ce
 static void handle_message(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     struct proto_stop stop;
-    ssize_t count = recv(cell->event_fd, &stop, sizeof(stop), MSG_DONTWAIT);
+    ssize_t count = recv(cell->event_fd, &stop, sizeof(stop), MSG_DONTWAIT | MSG_TRUNC);
 
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (count != (ssize_t)sizeof(stop)) {
+    if (count <= 0 || !proto_is_stop(&stop, (size_t)count)) {
         cell_abandon(supervisor, cell);
         return;
     }

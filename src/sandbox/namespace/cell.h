@@ -46,10 +46,10 @@ struct sandbox_cell {
     struct hutch_error error; /* code != 0: it failed to start */
 };
 
-/* Takes over the descriptors of a start packet. On an error the engine is
- * told and nothing is left. */
-void cell_create(struct supervisor *supervisor, const struct proto_start *start, const int *fds,
-                 size_t fd_count);
+/* Takes over the descriptors of a start packet of length bytes. On an error the
+ * engine is told and nothing is left. */
+void cell_create(struct supervisor *supervisor, const struct proto_start *start, size_t length,
+                 const int *fds, size_t fd_count);
 
 /* The runtime a WAITING cell waited for is ready, or failed with error. */
 void cell_continue(struct supervisor *supervisor, struct sandbox_cell *cell,

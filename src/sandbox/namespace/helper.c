@@ -217,13 +217,15 @@ static int wait_for_hello(const struct helper *helper, struct hutch_error *err)
     if (ready == 0)
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor did not answer within %d seconds",
                        HELLO_SECONDS);
-    ssize_t count = ready < 0 ? -1 : recv(helper->control_fd, &hello, sizeof(hello), 0);
+    ssize_t count = ready < 0 ? -1 : recv(helper->control_fd, &hello, sizeof(hello), MSG_TRUNC);
     if (count >= (ssize_t)sizeof(hello.version) && hello.version != PROTO_VERSION)
         return err_set(err, HUTCH_ERR_HELPER,
                        "hutch-supervisor speaks protocol version %u, this library %u",
                        hello.version, (unsigned)PROTO_VERSION);
-    if (count != (ssize_t)sizeof(hello))
+    if (count <= 0)
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor ended before it answered");
+    if (!proto_is_hello(&hello, (size_t)count))
+        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor sent a malformed hello");
     if (hello.error.code != 0) {
         *err = hello.error;
         return err->code;

@@ -12,13 +12,18 @@
  * Closing the event socket ends the cell; closing the control socket ends all
  * cells and the supervisor. So whatever ends the engine ends what it started.
  *
- * The frames come from the same build: the version is checked once, by hello.
+ * The frames come from the same build: the version is checked once, by hello. Each
+ * side still looks at what it gets (proto_is_...): a supervisor that went wrong must
+ * not take the program along that the engine lives in, nor the other way round.
  */
 #pragma once
 
 #include "../wire.h"
+#include "base/attrs.h"
 
 #include <hutch.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #define PROTO_VERSION WIRE_VERSION
 
@@ -96,6 +101,14 @@ struct proto_event {
 struct proto_stop {
     uint32_t end; /* enum proto_end: why */
 };
+
+/* Whether a packet of length bytes, received into the frame, is such a frame with
+ * every field in its range: whoever reads it then need not look again. The message
+ * of an error gets its end. */
+MUST_CHECK bool proto_is_hello(struct proto_hello *hello, size_t length);
+MUST_CHECK bool proto_is_start(const struct proto_start *start, size_t length, size_t fd_count);
+MUST_CHECK bool proto_is_event(struct proto_event *event, size_t length);
+MUST_CHECK bool proto_is_stop(const struct proto_stop *stop, size_t length);
 
 /* Positional arguments of hutch-supervisor; an empty PROTO_ARG_CGROUP is the default. */
 enum proto_argument {

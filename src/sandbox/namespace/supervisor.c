@@ -238,11 +238,10 @@ static void handle_control(struct supervisor *supervisor)
     ssize_t count = fd_receive(supervisor->control_fd, &start, sizeof(start), fds, &fd_count);
     if (count < 0 && errno == EMSGSIZE)
         return;
-    if (count == (ssize_t)sizeof(start)) {
-        cell_create(supervisor, &start, fds, fd_count);
-        return;
-    }
-    abandon_all(supervisor);
+    if (count <= 0)
+        abandon_all(supervisor);
+    else
+        cell_create(supervisor, &start, (size_t)count, fds, fd_count);
 }
 
 static void handle_build(struct supervisor *supervisor, size_t index)
