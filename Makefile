@@ -5,7 +5,8 @@
 #   make               builds into build/; the program is build/hutch
 #   make demo          installs what is missing, builds, shows what hutch does
 #   make check         installs what is missing, runs every test
-#   make check-long    the tests that take longer (check-fresh)
+#   make check-long    the tests that take longer (check-fuzz, check-fresh)
+#   make check-fuzz    each fuzz target for a minute
 #   make check-fresh   demo and check on a freshly made minimal Debian 12
 #   make install       PREFIX=/usr/local DESTDIR=
 #   make uninstall     removes what the last install from this build put down
@@ -18,7 +19,7 @@ BUILD = build
 export PATH := /usr/sbin:/usr/bin:/sbin:/bin:$(PATH)
 unexport PYTHONHOME PYTHONPATH
 
-.PHONY: all demo check check-long check-fresh install uninstall format clean
+.PHONY: all demo check check-long check-fuzz check-fresh install uninstall format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C '$(BUILD)'
@@ -34,7 +35,10 @@ demo:
 check:
 	@tools/check.sh
 
-check-long: check-fresh
+check-long: check-fuzz check-fresh
+
+check-fuzz:
+	@tools/check.sh fuzz
 
 check-fresh:
 	@tools/check-fresh.sh
@@ -51,4 +55,4 @@ format:
 	@tools/files.sh . '*.c' '*.h' | xargs -0 clang-format-14 -i
 
 clean:
-	rm -rf build build-check build-asan build-clang
+	rm -rf build build-check build-asan build-fuzz

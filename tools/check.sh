@@ -1,10 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every test of the project, in three builds:
+# check.sh         every test of the project, in three builds:
 #   build-check   gcc, warnings are errors; all suites
 #   build-asan    gcc with ASan and UBSan; the unit and escape suites
-#   build-clang   clang, warnings are errors; no tests, it has to build
+#   build-fuzz    clang with ASan, UBSan and libFuzzer, warnings are errors; the
+#                 fuzz suite, for seconds
+# check.sh fuzz    the fuzz suite alone, for minutes
 # The last line is the total; the exit status says whether all is well.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -15,7 +17,7 @@ export ASAN_OPTIONS=halt_on_error=1:abort_on_error=1
 export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
 
 logs=build-logs
-rm -rf $logs build-check/junit build-{check,asan}/meson-logs/testlog.json
+rm -rf $logs build-check/junit build-{check,asan,fuzz}/meson-logs/testlog.json
 mkdir -p $logs
 
 # step NAME COMMAND...: one line of TAP in steps.tap; the output, when it fails
@@ -50,8 +52,18 @@ tests() {
 }
 
 suites=()
+fuzz() {
+    CC=clang-14 step 'build with clang' build build-fuzz --werror -Dtests=enabled \
+        -Dfuzzers=true -Db_sanitize=address,undefined -Db_lundef=false && {
+        tests build-fuzz --suite fuzz
+        suites+=(build-fuzz)
+    }
+}
+
 if ! tools/packages.sh build run check; then
     echo 'not ok - install packages' >>$logs/steps.tap
+elif [ "${1:-}" = fuzz ]; then
+    HUTCH_FUZZ_SECONDS=60 fuzz
 else
     step 'build with gcc' build build-check --werror -Dtests=enabled && {
         tests build-check
@@ -61,6 +73,6 @@ else
         tests build-asan --suite unit --suite escape
         suites+=(build-asan)
     }
-    CC=clang-14 step 'build with clang' build build-clang --werror -Dtests=enabled
+    fuzz
 fi
 /usr/bin/python3 tools/totals.py tests/skips.txt $logs/steps.tap "${suites[@]}"
