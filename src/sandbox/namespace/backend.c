@@ -83,8 +83,9 @@ static int ensure_helper(struct namespace_backend *backend, struct hutch_error *
     return 0;
 }
 
-/* A new supervisor sweeps what a dead one left: start it at once. */
-static void replace_dead_helper(struct namespace_backend *backend)
+/* A new supervisor sweeps what a dead one left: start it at once. Returns whether
+ * it was dead. */
+static bool replace_dead_helper(struct namespace_backend *backend)
 {
     struct hutch_error ignored;
 
@@ -92,8 +93,10 @@ static void replace_dead_helper(struct namespace_backend *backend)
     /* An event socket may end a little before its process does. */
     if (backend->helper.pidfd >= 0)
         fd_wait(backend->helper.pidfd, POLLIN, clock_after_ns(NS_PER_SECOND));
+    bool dead = !helper_is_alive(&backend->helper);
     IGNORE_RESULT(ensure_helper(backend, &ignored));
     pthread_mutex_unlock(&backend->lock);
+    return dead;
 }
 
 static int send_start(struct namespace_backend *backend, const struct proto_start *start,
@@ -301,7 +304,7 @@ static int namespace_cell_send(struct cell *cell, enum wire_type type, uint16_t 
 
 /* Writes what the channel takes. A runner that does not read any more is no
  * error: how it ended will say what was wrong. */
-static void pump_frames(struct cell *cell)
+static int pump_frames(struct cell *cell, struct hutch_error *err)
 {
     while (cell->frame_next < cell->frame_count) {
         struct frame *frame = &cell->frames[cell->frame_next];
@@ -314,16 +317,19 @@ static void pump_frames(struct cell *cell)
         if (left > 0) {
             ssize_t count = send(cell->channel_fd, next, left, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (count < 0 && (errno == EAGAIN || errno == EINTR))
-                return;
-            if (count < 0) {
+                return 0;
+            if (count < 0 && (errno == EPIPE || errno == ECONNRESET)) {
                 cell->frame_next = cell->frame_count;
-                return;
+                return 0;
             }
+            if (count < 0)
+                return err_errno(err, HUTCH_ERR_SYSTEM, errno, "send the program to the cell");
             frame->sent += (size_t)count;
         }
         if (frame->sent == sizeof(frame->header) + frame->header.length)
             cell->frame_next++;
     }
+    return 0;
 }
 
 /* One whole frame of the runner becomes an event. Whatever breaks the form ends
@@ -351,18 +357,23 @@ static int take_report(struct cell *cell, struct cell_event *ret_event)
     return 0;
 }
 
-static void read_channel(struct cell *cell)
+static int read_channel(struct cell *cell, struct hutch_error *err)
 {
     ssize_t count = recv(cell->channel_fd, cell->data, sizeof(cell->data), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return 0;
+    if (count < 0 && errno != ECONNRESET)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the cell's reports");
     if (count <= 0) {
         fd_close(&cell->channel_fd);
-        return;
+        return 0;
     }
     buf_append(&cell->report, cell->data, (size_t)count);
-    if (cell->report.failure != BUF_OK) /* more than any honest runner sends */
+    if (cell->report.failure == BUF_TOO_LONG) { /* more than any honest runner sends */
         fd_close(&cell->channel_fd);
+        return 0;
+    }
+    return buf_check(&cell->report, err);
 }
 
 /* ---- events ------------------------------------------------------------ */
@@ -425,10 +436,12 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
     struct proto_event event;
     ssize_t count = recv(cell->event_fd, &event, sizeof(event), MSG_TRUNC);
 
+    if (count < 0 && errno != ECONNRESET)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read from hutch-supervisor");
     if (count <= 0) {
         fd_close(&cell->event_fd);
-        replace_dead_helper(cell->backend);
-        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor died during the run");
+        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor %s during the run",
+                       replace_dead_helper(cell->backend) ? "died" : "gave the cell up");
     }
     if (!proto_is_event(&event, (size_t)count))
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor sent a malformed event");
@@ -471,10 +484,10 @@ static int serve_slots(struct cell *cell, const struct pollfd slots[SLOT_COUNT],
 {
     if (slots[SLOT_CANCEL].revents != 0)
         return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller");
-    if (slots[SLOT_CHANNEL].revents & POLLOUT)
-        pump_frames(cell);
-    if (slots[SLOT_CHANNEL].revents & ~POLLOUT)
-        read_channel(cell);
+    if (slots[SLOT_CHANNEL].revents & POLLOUT && pump_frames(cell, err) < 0)
+        return err->code;
+    if (slots[SLOT_CHANNEL].revents & ~POLLOUT && read_channel(cell, err) < 0)
+        return err->code;
     if (slots[SLOT_STDOUT].revents != 0)
         return read_output(cell, &cell->stdout_fd, CELL_STDOUT, ret_event, err);
     if (slots[SLOT_STDERR].revents != 0)
