@@ -398,7 +398,6 @@ static int print_json(const hutch_result *result, struct problem *problem)
     char *json;
 
     if (hutch_result_to_json(result, &json, &err) < 0) {
-        err_mark_maybe_ran(&err);
         problem_take(problem, &err);
         return problem_report(problem, run_command.name, true);
     }

@@ -153,8 +153,10 @@ int hutch_result_to_json(const hutch_result *result, char **ret_json, struct hut
 
     err = err ? err : &local;
     append_result(&out, result);
-    if (buf_check(&out, err) < 0)
+    if (buf_check(&out, err) < 0) {
+        err_mark_maybe_ran(err); /* there is a result, so it has */
         return err_context(err, "result as JSON");
+    }
     *ret_json = TAKE_BUF(out).data;
     return 0;
 }
