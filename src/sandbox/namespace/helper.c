@@ -222,6 +222,8 @@ static int wait_for_hello(const struct helper *helper, struct hutch_error *err)
         return err_set(err, HUTCH_ERR_HELPER,
                        "hutch-supervisor speaks protocol version %u, this library %u",
                        hello.version, (unsigned)PROTO_VERSION);
+    if (ready < 0 || (count < 0 && errno != ECONNRESET))
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read from hutch-supervisor");
     if (count <= 0)
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor ended before it answered");
     if (!proto_is_hello(&hello, (size_t)count))
@@ -272,8 +274,15 @@ int helper_spawn(const struct helper_options *options, struct helper *ret_helper
         helper_end(&helper);
         return err->code;
     }
-    helper.pidfd = pidfd_open(helper.pid, 0);
     close(TAKE_FD(theirs));
+    helper.pidfd = pidfd_open(helper.pid, 0);
+    if (helper.pidfd < 0 && errno == ESRCH) /* dead, and the host reaps for us */
+        helper.pid = 0;
+    else if (helper.pidfd < 0) {
+        err_errno(err, HUTCH_ERR_SYSTEM, errno, "hold on to hutch-supervisor");
+        helper_end(&helper);
+        return err->code;
+    }
     if (wait_for_hello(&helper, err) < 0) {
         helper_end(&helper);
         return err->code;
@@ -287,13 +296,15 @@ void helper_end(struct helper *helper)
     if (helper->control_fd >= 0)
         close(helper->control_fd);
     if (helper->pid > 0 && helper->owner == getpid()) {
-        /* Without a pidfd the host reaps for us and the pid is no longer ours. */
         if (helper->pidfd >= 0 &&
             fd_wait(helper->pidfd, POLLIN, clock_after_ns(END_SECONDS * NS_PER_SECOND)) <= 0)
             pidfd_send_signal(helper->pidfd, SIGKILL, NULL, 0);
-        /* ECHILD where the host program ignores SIGCHLD: reaped already. */
+        /* ECHILD where the host program ignores SIGCHLD: reaped already. Without a
+         * pidfd it has just been started, and ends for want of its socket. */
         if (helper->pidfd >= 0)
             IGNORE_RESULT(waitid(P_PIDFD, (id_t)helper->pidfd, &(siginfo_t){0}, WEXITED));
+        else
+            IGNORE_RESULT(waitid(P_PID, (id_t)helper->pid, &(siginfo_t){0}, WEXITED));
     }
     if (helper->pidfd >= 0)
         close(helper->pidfd);
