@@ -32,6 +32,7 @@
 /* a run */
 #define LIMIT_OUTPUT_HARD_BYTES MIB(64) /* printed on one stream: the run is ended */
 #define LIMIT_RESULT_JSON_BYTES MIB(256)
+#define LIMIT_REPORT_BYTES KIB(256) /* of hutch doctor */
 
 /* the host */
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */

@@ -7,13 +7,14 @@
 #include "doctor.h"
 
 #include "acorn.h"
+#include "base/buf.h"
+#include "base/json.h"
 #include "base/limits.h"
 #include "cgroup.h"
 #include "landlock.h"
 #include "slots.h"
 
 #include <fcntl.h>
-#include <jansson.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -183,29 +184,37 @@ static void diagnose_layer(struct diagnosis *diagnosis, uint32_t layer,
 
 /* ---- the report -------------------------------------------------------- */
 
-static json_t *text_or_null(const char *text)
+static void append_field(struct buf *out, const char *name, const char *text)
 {
-    return text && text[0] ? json_string(text) : json_null();
+    buf_appendf(out, ",\"%s\":", name);
+    json_append_text(out, text && text[0] ? text : NULL);
 }
 
-static json_t *report_layers(uint32_t layers, const struct resources *resources)
+static void append_flag(struct buf *out, const char *name, bool flag)
 {
-    json_t *list = json_array();
+    buf_appendf(out, ",\"%s\":%s", name, flag ? "true" : "false");
+}
 
+static void append_layers(struct buf *out, uint32_t layers, const struct resources *resources)
+{
+    buf_append_text(out, ",\"layers\":[");
     for (uint32_t layer = 1; layer <= HUTCH_LAYERS_NAMESPACE; layer <<= 1) {
         struct diagnosis diagnosis = {{0}, {0}};
         bool in_force = (layers & layer) != 0;
         if (!in_force)
             diagnose_layer(&diagnosis, layer, resources);
-        json_array_append_new(list, json_pack("{s:s, s:b, s:o, s:o}", "name",
-                                              hutch_layer_name(layer), "in_force", in_force,
-                                              "reason", text_or_null(diagnosis.reason), "mend",
-                                              text_or_null(diagnosis.mend)));
+        buf_append_text(out, layer == 1 ? "{\"name\":" : ",{\"name\":");
+        json_append_text(out, hutch_layer_name(layer));
+        append_flag(out, "in_force", in_force);
+        append_field(out, "reason", diagnosis.reason);
+        append_field(out, "mend", diagnosis.mend);
+        buf_append_text(out, "}");
     }
-    return list;
+    buf_append_text(out, "]");
 }
 
-static json_t *report_runtime(const char *language, const char *interpreter, const char *package)
+static void append_runtime(struct buf *out, const char *language, const char *interpreter,
+                           const char *package)
 {
     const char *reason = access(interpreter, X_OK) < 0 ? strerrordesc_np(errno) : NULL;
     char mend[64] = "";
@@ -216,9 +225,24 @@ static json_t *report_runtime(const char *language, const char *interpreter, con
     }
     if (reason)
         snprintf(mend, sizeof(mend), "apt-get install %s", package);
-    return json_pack("{s:s, s:s, s:b, s:o, s:o}", "language", language, "interpreter", interpreter,
-                     "available", !reason, "reason", text_or_null(reason), "mend",
-                     text_or_null(mend));
+    buf_append_text(out, "{\"language\":");
+    json_append_text(out, language);
+    append_field(out, "interpreter", interpreter);
+    append_flag(out, "available", !reason);
+    append_field(out, "reason", reason);
+    append_field(out, "mend", mend);
+    buf_append_text(out, "}");
+}
+
+static void append_runtimes(struct buf *out, const struct helper_options *options)
+{
+    buf_append_text(out, ",\"runtimes\":[");
+    append_runtime(out, "python", options->python, "python3");
+    buf_append_text(out, ",");
+    append_runtime(out, "javascript", options->node, "nodejs");
+    buf_append_text(out, ",");
+    append_runtime(out, "shell", options->bash, "bash");
+    buf_append_text(out, "]");
 }
 
 static const char *cgroup_layout(const struct cgroup_host *cgroups)
@@ -232,36 +256,43 @@ static const char *cgroup_layout(const struct cgroup_host *cgroups)
     return v1 && v2 ? "hybrid" : v1 ? "v1" : v2 ? "v2" : "none";
 }
 
-static json_t *report_cgroups(const struct cgroup_host *cgroups)
+static void append_cgroups(struct buf *out, const struct cgroup_host *cgroups)
 {
-    json_t *controllers = json_object();
-
+    buf_append_text(out, ",\"cgroup\":{\"layout\":");
+    json_append_text(out, cgroup_layout(cgroups));
+    buf_append_text(out, ",\"controllers\":{");
     for (unsigned i = 0; cgroups && i < CGROUP_CONTROLLERS; i++) {
         enum cgroup_controller controller = (enum cgroup_controller)i;
         const struct cgroup_hierarchy *hierarchy = cgroup_host_find(cgroups, controller);
-        json_object_set_new(controllers, cgroup_controller_name(controller),
-                            hierarchy ? json_string(hierarchy->v2 ? "v2" : "v1") : json_null());
+        buf_append_text(out, i == 0 ? "" : ",");
+        json_append_text(out, cgroup_controller_name(controller));
+        buf_append_text(out, ":");
+        json_append_text(out, hierarchy ? hierarchy->v2 ? "v2" : "v1" : NULL);
     }
-    return json_pack("{s:s, s:o}", "layout", cgroup_layout(cgroups), "controllers", controllers);
+    buf_append_text(out, "}}");
 }
 
-static json_t *make_report(const struct helper_options *options, uint32_t layers,
-                           const struct hutch_error *failure, const struct resources *resources)
+static void append_report(struct buf *out, const struct helper_options *options, uint32_t layers,
+                          const struct hutch_error *failure, const struct resources *resources)
 {
     struct diagnosis diagnosis = {{0}, {0}};
+    const char *reason = failure ? failure->message : NULL;
 
     if (failure && failure->code == HUTCH_ERR_ISOLATION)
         diagnose_namespaces(&diagnosis);
-    return json_pack("{s:s, s:b, s:o, s:o, s:[{s:s, s:b, s:o}], s:o, s:[o, o, o], s:o}", "version",
-                     hutch_version(), "can_run", !failure, "reason",
-                     text_or_null(failure ? failure->message : NULL), "mend",
-                     text_or_null(diagnosis.mend), "backends", "name", "namespace", "available",
-                     !failure, "reason", text_or_null(failure ? failure->message : NULL), "layers",
-                     report_layers(layers, resources), "runtimes",
-                     report_runtime("python", options->python, "python3"),
-                     report_runtime("javascript", options->node, "nodejs"),
-                     report_runtime("shell", options->bash, "bash"), "cgroup",
-                     report_cgroups(resources->cgroups));
+    buf_append_text(out, "{\"version\":");
+    json_append_text(out, hutch_version());
+    append_flag(out, "can_run", !failure);
+    append_field(out, "reason", reason);
+    append_field(out, "mend", diagnosis.mend);
+    buf_append_text(out, ",\"backends\":[{\"name\":\"namespace\"");
+    append_flag(out, "available", !failure);
+    append_field(out, "reason", reason);
+    buf_append_text(out, "}]");
+    append_layers(out, layers, resources);
+    append_runtimes(out, options);
+    append_cgroups(out, resources->cgroups);
+    buf_append_text(out, "}");
 }
 
 int doctor_report(const struct helper_options *options, uint32_t layers,
@@ -271,13 +302,12 @@ int doctor_report(const struct helper_options *options, uint32_t layers,
         .run_dir = -1,
         .record = SLOTS_RECORD_NONE,
     };
+    auto_buf struct buf out = BUF_MAX(LIMIT_REPORT_BYTES);
 
     resources_open(&resources, options);
-    json_t *report = make_report(options, layers, failure, &resources);
-    char *text = report ? json_dumps(report, JSON_COMPACT) : NULL;
-    json_decref(report);
-    if (!text)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-    *ret_json = text;
+    append_report(&out, options, layers, failure, &resources);
+    if (buf_check(&out, err) < 0)
+        return err_context(err, "report as JSON");
+    *ret_json = TAKE_BUF(out).data;
     return 0;
 }
