@@ -335,15 +335,6 @@ static void plan_namespaces(struct supervisor *supervisor, struct sandbox_cell *
     }
 }
 
-/* Into the supervisor's own namespace; keeps errno. */
-static void come_back(int ns_fd, int kind)
-{
-    int saved = errno;
-    if (setns(ns_fd, kind) < 0)
-        abort(); /* nothing that follows would be where it thinks it is */
-    errno = saved;
-}
-
 /* The clone starts out in the mount namespace of its runtime. */
 static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell,
                         struct build *build)
@@ -355,7 +346,7 @@ static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell
         clone_child(supervisor->namespaces, cgroup_cell_clone_fd(cell->cgroup), &cell->init_pidfd);
     if (pid == 0)
         setup_child(&build->plan);
-    come_back(supervisor->mount_ns_fd, CLONE_NEWNS);
+    namespaces_return(supervisor->mount_ns_fd, CLONE_NEWNS);
     return pid;
 }
 
@@ -390,7 +381,7 @@ static pid_t clone_run_by_stepping(struct supervisor *supervisor, struct sandbox
     pid_t pid = clone_child(0, cgroup_cell_clone_fd(cell->cgroup), &cell->run_pidfd);
     if (pid == 0)
         launch_child(&build->plan);
-    come_back(supervisor->pid_ns_fd, CLONE_NEWPID);
+    namespaces_return(supervisor->pid_ns_fd, CLONE_NEWPID);
     return pid;
 }
 

@@ -59,3 +59,11 @@ uint32_t namespaces_layers(const struct supervisor *supervisor)
         layers |= supervisor->namespaces & table[i].flag ? table[i].layer : 0;
     return layers;
 }
+
+void namespaces_return(int ns_fd, int kind)
+{
+    int saved = errno;
+    if (setns(ns_fd, kind) < 0)
+        _exit(1);
+    errno = saved;
+}

@@ -17,3 +17,8 @@ MUST_CHECK int namespaces_probe(struct supervisor *supervisor, struct hutch_erro
 
 /* The layers that supervisor's namespaces stand for. */
 uint32_t namespaces_layers(const struct supervisor *supervisor);
+
+/* Back into the supervisor's own namespace of a kind (CLONE_NEWNS, ...); ends the
+ * process where that fails, because nothing that followed would be where it
+ * thinks it is. Keeps errno. */
+void namespaces_return(int ns_fd, int kind);

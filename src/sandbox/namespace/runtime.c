@@ -3,6 +3,7 @@
 #include "runtime.h"
 
 #include "base/fd.h"
+#include "namespaces.h"
 #include "tree.h"
 
 #include <fcntl.h>
@@ -114,8 +115,7 @@ static int make_template(struct supervisor *supervisor, struct runtime *runtime,
     if (unshare(CLONE_NEWNS) < 0)
         return err_errno(err, HUTCH_ERR_ISOLATION, errno, "make a mount namespace");
     int code = fill_template(runtime, err);
-    if (setns(supervisor->mount_ns_fd, CLONE_NEWNS) < 0)
-        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "return to the own mount namespace");
+    namespaces_return(supervisor->mount_ns_fd, CLONE_NEWNS);
     return code;
 }
 
