@@ -4,11 +4,13 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
+#include "base/parse.h"
 #include "cgroup_tree.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -35,31 +37,41 @@ struct slots {
 
 /* ---- the run directory ------------------------------------------------- */
 
-static bool is_directory(const char *path)
+static int is_directory(const char *path, bool *ret, struct hutch_error *err)
 {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    struct stat info = {.st_mode = 0};
+
+    if (stat(path, &info) < 0 && errno != ENOENT && errno != ENOTDIR)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "look for '%s'", path);
+    *ret = S_ISDIR(info.st_mode);
+    return 0;
 }
 
-static void default_run_dir(char *ret, size_t size)
+/* All supervisors of a user have to find the same one: what cannot be looked at
+ * is not taken for missing. */
+static int default_run_dir(char *ret, size_t size, struct hutch_error *err)
 {
     uid_t uid = geteuid();
-    char user_dir[64];
+    char parent[64] = "/run";
+    bool found = false;
 
-    snprintf(user_dir, sizeof(user_dir), "/run/user/%u", uid);
-    if (uid == 0 && is_directory("/run"))
-        snprintf(ret, size, "/run/hutch");
-    else if (uid != 0 && is_directory(user_dir))
-        snprintf(ret, size, "%s/hutch", user_dir);
+    if (uid != 0)
+        snprintf(parent, sizeof(parent), "/run/user/%u", uid);
+    if (is_directory(parent, &found, err) < 0)
+        return err->code;
+    if (found)
+        snprintf(ret, size, "%s/hutch", parent);
     else
         snprintf(ret, size, "/tmp/hutch-%u", uid);
+    return 0;
 }
 
 int slots_run_dir_open(const char *path, struct hutch_error *err)
 {
     char fallback[80];
     if (!path) {
-        default_run_dir(fallback, sizeof(fallback));
+        if (default_run_dir(fallback, sizeof(fallback), err) < 0)
+            return err->code;
         path = fallback;
     }
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
@@ -395,8 +407,10 @@ int slots_record_create(int run_dir, struct slots_record *ret_record, struct hut
             openat(run_dir, name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
         if (fd < 0)
             return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make record '%s'", name);
-        if (flock(fd, LOCK_EX | LOCK_NB) < 0 || !has_name(fd))
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0 || !has_name(fd)) {
+            IGNORE_RESULT(unlinkat(run_dir, name, 0));
             continue;
+        }
         record.run_dir = fcntl(run_dir, F_DUPFD_CLOEXEC, 0);
         if (record.run_dir < 0) {
             err_errno(err, HUTCH_ERR_SYSTEM, errno, "duplicate the run directory");
@@ -462,6 +476,14 @@ static int reap_paths(char *text, const char *token)
     return busy;
 }
 
+/* Children that a killed supervisor had just cloned hold its lock until they die
+ * as well. */
+static bool is_held_by_orphans(const char *token)
+{
+    pid_t maker = (pid_t)parse_leading(token);
+    return errno == EWOULDBLOCK && maker > 0 && kill(maker, 0) < 0 && errno == ESRCH;
+}
+
 /* Whether the record of a dead supervisor has to stay for now. One that cannot
  * be opened or read is none of ours and is passed over. */
 static bool sweep_record(int run_dir, const char *name)
@@ -471,8 +493,11 @@ static bool sweep_record(int run_dir, const char *name)
     struct hutch_error ignored;
 
     auto_close int fd = openat(run_dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || !has_name(fd) ||
-        buf_read_fd(&text, fd, &ignored) < 0)
+    if (fd < 0)
+        return false;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return is_held_by_orphans(token);
+    if (!has_name(fd) || buf_read_fd(&text, fd, &ignored) < 0)
         return false;
     if (text.length > 0 && reap_paths(text.data, token) > 0)
         return true;
