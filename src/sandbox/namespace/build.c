@@ -474,6 +474,13 @@ int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell, struct 
         .mount_ns_fd = -1,
     };
     int code = build_with(supervisor, cell, &build, err);
+    /* A child that failed says why, which the failure here may only follow from.
+     * Soon, with the pipes, the other one fails in its turn. */
+    if (code < 0) {
+        cell_take_reports(cell);
+        if (cell->error.code != 0)
+            *err = cell->error;
+    }
     for (size_t i = PROTO_FD_STDOUT; i < ARRAY_LENGTH(cell->fds); i++)
         fd_close(&cell->fds[i]);
     return code;

@@ -20,11 +20,16 @@
 
 /* ---- telling the engine ------------------------------------------------ */
 
-/* The engine reads little and gets few packets: a full socket is a dead peer. */
+/* The engine reads little and gets few packets: a full socket is a dead peer. An
+ * event that is not told would make the rest wrong, so it is the last: the end of
+ * the socket tells the engine, and the cell has no time left. */
 static void tell(struct sandbox_cell *cell, const struct proto_event *event)
 {
-    if (cell->event_fd >= 0)
-        IGNORE_RESULT(send(cell->event_fd, event, sizeof(*event), MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
+    if (cell->event_fd >= 0 &&
+        send(cell->event_fd, event, sizeof(*event), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+        fd_close(&cell->event_fd);
+        cell->deadline_ns = 0;
+    }
 }
 
 static void tell_failed(struct sandbox_cell *cell, const struct hutch_error *error)
@@ -125,14 +130,20 @@ void cell_abandon(struct supervisor *supervisor, struct sandbox_cell *cell)
 
 /* ---- beginning --------------------------------------------------------- */
 
-static struct sandbox_cell *cell_new(struct supervisor *supervisor)
+static struct sandbox_cell *cell_new(struct supervisor *supervisor, struct hutch_error *err)
 {
     size_t index = 0;
     while (index < LIMIT_CELLS && supervisor->cells[index])
         index++;
-    struct sandbox_cell *cell = index < LIMIT_CELLS ? calloc(1, sizeof(*cell)) : NULL;
-    if (!cell)
+    if (index == LIMIT_CELLS) {
+        err_set(err, HUTCH_ERR_BUSY, "%d cells at once are the limit", LIMIT_CELLS);
         return NULL;
+    }
+    struct sandbox_cell *cell = calloc(1, sizeof(*cell));
+    if (!cell) {
+        err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return NULL;
+    }
     cell->index = index;
     cell->event_fd = cell->report_fd = cell->lifeline_fd = -1;
     cell->init_pidfd = cell->run_pidfd = cell->sample_fd = -1;
@@ -148,7 +159,8 @@ static void refuse(const int *fds, size_t fd_count, struct hutch_error *error)
 {
     struct sandbox_cell cell = {.event_fd = fd_count > 0 ? fds[PROTO_FD_EVENTS] : -1};
     tell_failed(&cell, error);
-    for (size_t i = 0; i < fd_count; i++)
+    fd_close(&cell.event_fd);
+    for (size_t i = PROTO_FD_EVENTS + 1; i < fd_count; i++)
         close(fds[i]);
 }
 
@@ -162,9 +174,8 @@ void cell_create(struct supervisor *supervisor, const struct proto_start *start,
         refuse(fds, fd_count, &err);
         return;
     }
-    struct sandbox_cell *cell = cell_new(supervisor);
+    struct sandbox_cell *cell = cell_new(supervisor, &err);
     if (!cell) {
-        err_set(&err, HUTCH_ERR_BUSY, "%d cells at once are the limit", LIMIT_CELLS);
         refuse(fds, fd_count, &err);
         return;
     }
@@ -220,8 +231,18 @@ static bool take_report(struct sandbox_cell *cell, bool *ret_end)
     return true;
 }
 
-/* STARTING is over: the interpreter was exec'd, or something failed. */
-static void conclude_start(struct supervisor *supervisor, struct sandbox_cell *cell)
+bool cell_take_reports(struct sandbox_cell *cell)
+{
+    bool end = false;
+
+    while (cell->report_fd >= 0 && take_report(cell, &end)) {
+    }
+    return !end;
+}
+
+/* STARTING is over: the interpreter was exec'd, or something failed. Returns
+ * whether the cell is RUNNING; if not it may be gone already. */
+static bool conclude_start(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     fd_close(&cell->report_fd);
     if (cell->error.code == 0 && cell->layers == 0)
@@ -230,7 +251,7 @@ static void conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
             : err_set(&cell->error, HUTCH_ERR_ISOLATION, "the cell died while it was made");
     if (cell->error.code != 0) {
         fail(supervisor, cell, &cell->error);
-        return;
+        return false;
     }
     struct proto_event event = {
         .type = PROTO_STARTED,
@@ -244,15 +265,12 @@ static void conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
         cell->sample_fd = sample_open(cell->init_pid, &ignored);
         cell->sample_ns = cell->sample_fd >= 0 ? clock_now_ns() : NO_DEADLINE;
     }
+    return true;
 }
 
 static void handle_report(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    bool end;
-
-    while (take_report(cell, &end)) {
-    }
-    if (end)
+    if (!cell_take_reports(cell))
         conclude_start(supervisor, cell);
 }
 
@@ -338,11 +356,8 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
         /* A short program may end before hutch-init is exec'd, which still has
          * the pipe open. But the program's process is dead: what it had to
          * report is there. */
-        bool end;
-        while (take_report(cell, &end)) {
-        }
-        conclude_start(supervisor, cell);
-        if (cell->state == CELL_CLOSING)
+        cell_take_reports(cell);
+        if (!conclude_start(supervisor, cell))
             return;
     }
     struct cgroup_usage usage = usage_of(cell, &waited);

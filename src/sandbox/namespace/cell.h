@@ -68,6 +68,9 @@ uint64_t cell_next_tick(const struct sandbox_cell *cell);
 /* Kills the cell without a word to the engine. */
 void cell_abandon(struct supervisor *supervisor, struct sandbox_cell *cell);
 
+/* Takes the reports of the children that have come in; whether more may come. */
+bool cell_take_reports(struct sandbox_cell *cell);
+
 /* ---- build.c ----------------------------------------------------------- */
 
 /* Makes everything of a cell up to its two children, which then go on by
