@@ -114,14 +114,16 @@ static int enter_user_namespace(struct hutch_error *err)
 }
 
 /* Root in name only, as in many containers, is an ordinary user to us. */
-static bool is_privileged(void)
+static int find_privilege(struct supervisor *supervisor, struct hutch_error *err)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct sets[2] = {{0}};
     const uint32_t needed = 1u << CAP_SYS_ADMIN | 1u << CAP_SETUID | 1u << CAP_SETGID;
 
-    return geteuid() == 0 && syscall(SYS_capget, &header, sets) == 0 &&
-           (sets[0].effective & needed) == needed;
+    if (syscall(SYS_capget, &header, sets) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the own capabilities");
+    supervisor->is_root = geteuid() == 0 && (sets[0].effective & needed) == needed;
+    return 0;
 }
 
 /* Whether uid 0 is the host's root. */
@@ -155,7 +157,10 @@ static int find_cpus(struct supervisor *supervisor, struct hutch_error *err)
 
 static int open_host(struct supervisor *supervisor, struct hutch_error *err)
 {
-    supervisor->is_root = is_privileged();
+    if (chdir("/") < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "leave the working folder");
+    if (find_privilege(supervisor, err) < 0)
+        return err->code;
     supervisor->uid_0_is_root = uid_0_is_root();
     if (!supervisor->is_root && enter_user_namespace(err) < 0)
         return err->code;
@@ -379,8 +384,6 @@ int main(int argc, char **argv)
     raise_descriptor_limit();
     reset_library_signals();
     umask(022);
-    if (chdir("/") < 0)
-        return 1;
     /* Another version may pass others: it shall read ours in the hello. */
     int code = argc == PROTO_ARG_END ? start(supervisor, argv, &hello.error)
                                      : err_set(&hello.error, HUTCH_ERR_HELPER,
