@@ -171,10 +171,15 @@ static int make_step(struct copier *copier, const struct walk *walk, char target
         target[length] = '\0';
         return 1;
     }
+    if (errno != ENOENT)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "look at '%s' in the cell's file tree",
+                         walk->path);
     int error = count_entry(copier, err);
     if (error < 0)
         return error;
     length = readlink(walk->path, target, PATH_MAX - 1);
+    if (length < 0 && errno != EINVAL && errno != ENOENT && errno != ENOTDIR)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "look at '%s'", walk->path);
     target[length > 0 ? length : 0] = '\0';
     int made = length > 0 ? symlinkat(target, copier->root_fd, path)
                           : mkdirat(copier->root_fd, path, 0755);
@@ -501,6 +506,13 @@ static int copy_leaving(struct copier *copier, struct walk *walk, int out_fd, co
     return error;
 }
 
+/* Why a link is left out: what it stands for is not there, or not for us. */
+static bool leads_nowhere(int error)
+{
+    return error == ENOENT || error == ENOTDIR || error == ELOOP || error == EACCES ||
+           error == ENAMETOOLONG;
+}
+
 static int copy_link(struct copier *copier, struct walk *walk, int in_fd, int out_fd,
                      const char *name, struct hutch_error *err)
 {
@@ -509,7 +521,9 @@ static int copy_link(struct copier *copier, struct walk *walk, int in_fd, int ou
 
     ssize_t length = readlinkat(in_fd, name, target, sizeof(target) - 1);
     if (length <= 0 || fstatat(in_fd, name, &st, 0) < 0)
-        return 0;
+        return length == 0 || leads_nowhere(errno)
+                   ? 0
+                   : err_errno(err, HUTCH_ERR_SYSTEM, errno, "look at the link '%s'", name);
     target[length] = '\0';
     if (!stays_inside(target, walk->depth - 1))
         return copy_leaving(copier, walk, out_fd, name, err);
