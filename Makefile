@@ -5,7 +5,8 @@
 #   make               builds into build/; the program is build/hutch
 #   make demo          installs what is missing, builds, shows what hutch does
 #   make check         installs what is missing, runs every test
-#   make check-long    the tests that take longer (check-fuzz, check-fresh)
+#   make check-long    the tests that take longer (check-faults, check-fuzz, check-fresh)
+#   make check-faults  each fallible call failing once, and 200 kills
 #   make check-fuzz    each fuzz target for a minute
 #   make check-fresh   demo and check on a freshly made minimal Debian 12
 #   make install       PREFIX=/usr/local DESTDIR=
@@ -19,7 +20,7 @@ BUILD = build
 export PATH := /usr/sbin:/usr/bin:/sbin:/bin:$(PATH)
 unexport PYTHONHOME PYTHONPATH
 
-.PHONY: all demo check check-long check-fuzz check-fresh install uninstall format clean
+.PHONY: all demo check check-long check-faults check-fuzz check-fresh install uninstall format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C '$(BUILD)'
@@ -35,7 +36,10 @@ demo:
 check:
 	@tools/check.sh
 
-check-long: check-fuzz check-fresh
+check-long: check-faults check-fuzz check-fresh
+
+check-faults:
+	@tools/check.sh faults
 
 check-fuzz:
 	@tools/check.sh fuzz

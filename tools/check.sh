@@ -3,9 +3,11 @@
 #
 # check.sh         every test of the project, in three builds:
 #   build-check   gcc, warnings are errors; all suites
-#   build-asan    gcc with ASan and UBSan; the unit and escape suites
+#   build-asan    gcc with ASan and UBSan; the unit, escape and faults suites
 #   build-fuzz    clang with ASan, UBSan and libFuzzer, warnings are errors; the
 #                 fuzz suite, for seconds
+# check.sh faults  the faults suite alone, every call and 200 kills, with gcc and
+#                  with the sanitizers
 # check.sh fuzz    the fuzz suite alone, for minutes
 # The last line is the total; the exit status says whether all is well.
 set -uo pipefail
@@ -52,6 +54,20 @@ tests() {
 }
 
 suites=()
+with_gcc() {
+    step 'build with gcc' build build-check --werror -Dtests=enabled && {
+        tests build-check "$@"
+        suites+=(build-check)
+    }
+}
+
+with_sanitizers() {
+    step 'build with sanitizers' build build-asan -Dtests=enabled -Db_sanitize=address,undefined && {
+        tests build-asan "$@"
+        suites+=(build-asan)
+    }
+}
+
 fuzz() {
     CC=clang-14 step 'build with clang' build build-fuzz --werror -Dtests=enabled \
         -Dfuzzers=true -Db_sanitize=address,undefined -Db_lundef=false && {
@@ -60,19 +76,20 @@ fuzz() {
     }
 }
 
+faults() {
+    with_gcc --suite faults --timeout-multiplier 10
+    with_sanitizers --suite faults --timeout-multiplier 10
+}
+
 if ! tools/packages.sh build run check; then
     echo 'not ok - install packages' >>$logs/steps.tap
+elif [ "${1:-}" = faults ]; then
+    HUTCH_FAULTS=all faults
 elif [ "${1:-}" = fuzz ]; then
     HUTCH_FUZZ_SECONDS=60 fuzz
 else
-    step 'build with gcc' build build-check --werror -Dtests=enabled && {
-        tests build-check
-        suites+=(build-check)
-    }
-    step 'build with sanitizers' build build-asan -Dtests=enabled -Db_sanitize=address,undefined && {
-        tests build-asan --suite unit --suite escape
-        suites+=(build-asan)
-    }
+    with_gcc
+    with_sanitizers --suite unit --suite escape --suite faults
     fuzz
 fi
 /usr/bin/python3 tools/totals.py tests/skips.txt $logs/steps.tap "${suites[@]}"

@@ -11,7 +11,7 @@ without a log.
 
 A skipped case has to be in SKIPS, as SUITE/ID, where ID is its name up to a
 colon, or the program's; else it counts as failed. What failed or was skipped is
-listed; the last line is `N passed, N failed, N skipped`, and the exit status 1
+listed, after the notes of test programs (`# note: TEXT`); the last line is `N passed, N failed, N skipped`, and the exit status 1
 if anything failed or nothing ran.
 """
 import json
@@ -21,6 +21,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 CASE = re.compile(r"(not )?ok\b\s*(\d*)\s*(?:- )?([^#]*)(?:#\s*((?i:skip)\S*)\s*(.*))?")
+NOTE = re.compile(r"^# note: (.*)$", re.MULTILINE)
 PLAN = re.compile(r"1\.\.(\d+)\s*(?:#\s*(?i:skip)\S*\s*(.*))?$")
 
 
@@ -30,6 +31,7 @@ class Totals:
         self.passed = 0
         self.failures = []
         self.skips = []
+        self.notes = []
         self.where = ""
 
     def add(self, verdict, suite, program, case="", reason=""):
@@ -43,7 +45,12 @@ class Totals:
         else:
             self.failures.append(f"{name} (skipped, and not in the list of skips)")
 
+    def note(self, text):
+        self.notes += [self.where + line for line in NOTE.findall(text)]
+
     def print(self):
+        for line in self.notes:
+            print(line)
         for line in self.skips:
             print(f"skipped: {line}")
         for line in self.failures:
@@ -105,6 +112,7 @@ def add_test(totals, test, known, build):
             cases = list(junit_cases(junit))
         elif is_tap:
             cases = list(tap_cases(test["stdout"] or ""))
+            totals.note(test["stdout"] or "")
     except ET.ParseError as error:
         totals.add("fail", suite, name, "", f"{junit}: {error}")
     for verdict, case, reason in cases:

@@ -193,46 +193,58 @@ class Host:
 
     def snapshot(self):
         """Everything that a program in a cell must not change."""
+        return {kind: self.snapshot_of(kind) for kind in self._looks()}
+
+    def snapshot_of(self, kind):
+        """One kind of it."""
+        return self._looks()[kind]()
+
+    def _looks(self):
+        """How to look at each kind."""
         return {
-            "processes": {(p.pid, p.name) for p in self.processes()},
-            "cgroups": self._cgroups(),
-            "mounts": {self._mount(line) for line in read("/proc/self/mountinfo").splitlines()},
-            "files": {(name, self._digest(name)) for name in HASHED},
-            "folders": {
+            "processes": lambda: {(p.pid, p.name) for p in self.processes()},
+            "cgroups": self._cgroups,
+            "mounts": lambda: {
+                self._mount(line) for line in read("/proc/self/mountinfo").splitlines()
+            },
+            "files": lambda: {(name, self._digest(name)) for name in HASHED},
+            "folders": lambda: {
                 (name, entry)
                 for name in LISTED
                 for entry in self._entries(name)
                 if not self._is_anothers(entry)
             },
-            "leftovers": {
+            "leftovers": lambda: {
                 f"{name}/{entry}"
                 for name in SHARED
                 for entry in self._entries(name)
                 if self._is_ours(entry)
             },
-            "sysctls": {(name, read(f"/proc/sys/{name}")) for name in SYSCTLS},
-            "names": {
+            "sysctls": lambda: {(name, read(f"/proc/sys/{name}")) for name in SYSCTLS},
+            "names": lambda: {
                 socket.gethostname(),
                 os.uname().nodename,
                 os.uname().domainname if hasattr(os.uname(), "domainname") else "",
             },
-            "network": {line.split(":")[0].strip() for line in read("/proc/net/dev").splitlines()}
+            "network": lambda: {
+                line.split(":")[0].strip() for line in read("/proc/net/dev").splitlines()
+            }
             | set(read("/proc/net/route").splitlines())
             | set(read("/proc/net/if_inet6").splitlines()),
-            "abstract sockets": {
+            "abstract sockets": lambda: {
                 line.split()[-1]
                 for line in read("/proc/net/unix").splitlines()
                 if self.token in line
             },
-            "ipc": {
+            "ipc": lambda: {
                 (kind, line.split()[0], line.split()[1])
                 for kind in ("shm", "sem", "msg")
                 for line in read(f"/proc/sysvipc/{kind}").splitlines()[1:]
             },
-            "modules": {line.split()[0] for line in read("/proc/modules").splitlines()},
-            "swaps": set(read("/proc/swaps").splitlines()),
-            "block devices": set(self._entries("/sys/block")),
-            "uid range": {
+            "modules": lambda: {line.split()[0] for line in read("/proc/modules").splitlines()},
+            "swaps": lambda: set(read("/proc/swaps").splitlines()),
+            "block devices": lambda: set(self._entries("/sys/block")),
+            "uid range": lambda: {
                 p.pid for p in self.processes() if UID_BASE <= p.uid < UID_BASE + UID_COUNT
             },
         }
