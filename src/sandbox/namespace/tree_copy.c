@@ -119,7 +119,7 @@ static bool is_readable(const struct copier *copier, const struct stat *st)
 static bool is_unreadable(int error)
 {
     return error == ENOENT || error == ENOTDIR || error == EACCES || error == ELOOP ||
-           error == ENXIO;
+           error == ENXIO || error == ENAMETOOLONG;
 }
 
 /* ---- folders ----------------------------------------------------------- */
@@ -388,20 +388,24 @@ int copier_file(struct copier *copier, const char *source, const char *path,
 }
 
 /* Whether every folder on the way to a canonical path, and what stands at its
- * end, may be read by everyone. */
-static bool is_public(const char *path)
+ * end, may be read by everyone; -1 with errno where it cannot be known. */
+static int is_public(const char *path)
 {
     char part[PATH_MAX];
     struct stat st;
 
-    if (stat(path, &st) < 0 || !(st.st_mode & S_IROTH))
-        return false;
+    if (stat(path, &st) < 0)
+        return is_unreadable(errno) ? 0 : -1;
+    if (!(st.st_mode & S_IROTH))
+        return 0;
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
-        if (stat(part, &st) < 0 || !(st.st_mode & S_IXOTH))
-            return false;
+        if (stat(part, &st) < 0)
+            return is_unreadable(errno) ? 0 : -1;
+        if (!(st.st_mode & S_IXOTH))
+            return 0;
     }
-    return true;
+    return 1;
 }
 
 /* ---- whole folders ----------------------------------------------------- */
@@ -454,15 +458,19 @@ static int copy_subfolder(struct copier *copier, struct walk *walk, int in_fd, i
 }
 
 /* Whether the canonical path real is a folder that contains the entry called
- * name at the walk's path. */
-static bool leads_up(struct walk *walk, const char *name, const char *real)
+ * name at the walk's path; -1 with errno where it cannot be known. */
+static int leads_up(struct walk *walk, const char *name, const char *real)
 {
     size_t length = strlen(real);
 
     walk_pop(walk);
     auto_free char *inner = realpath(walk->path, NULL);
+    int error = errno;
     bool restored = walk_push(walk, name);
-    return !inner || !restored || strcmp(real, "/") == 0 ||
+    errno = error;
+    if (!inner)
+        return -1;
+    return !restored || strcmp(real, "/") == 0 ||
            (strncmp(inner, real, length) == 0 && (inner[length] == '/' || inner[length] == '\0'));
 }
 
@@ -484,7 +492,12 @@ static int copy_leaving(struct copier *copier, struct walk *walk, int out_fd, co
                         struct hutch_error *err)
 {
     auto_free char *real = realpath(walk->path, NULL);
-    if (!real || !is_public(real) || is_excluded(copier, real))
+    if (!real && is_unreadable(errno))
+        return 0;
+    int public = real ? is_public(real) : -1;
+    if (public < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "follow the link '%s'", walk->path);
+    if (public == 0 || is_excluded(copier, real))
         return 0;
     auto_close int in = open(real, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     if (in < 0 && is_unreadable(errno))
@@ -495,8 +508,11 @@ static int copy_leaving(struct copier *copier, struct walk *walk, int out_fd, co
     if (!S_ISDIR(st.st_mode))
         return add_open_file(copier, in, &st, out_fd, name, walk->path, err);
 
-    if (walk->leaving >= LEAVING_MAX || leads_up(walk, name, real))
+    if (walk->leaving >= LEAVING_MAX)
         return 0;
+    int up = leads_up(walk, name, real);
+    if (up != 0)
+        return up > 0 ? 0 : err_errno(err, HUTCH_ERR_SYSTEM, errno, "resolve '%s'", walk->path);
     int depth = walk->depth;
     walk->leaving++;
     walk->depth = 0;
@@ -504,13 +520,6 @@ static int copy_leaving(struct copier *copier, struct walk *walk, int out_fd, co
     walk->depth = depth;
     walk->leaving--;
     return error;
-}
-
-/* Why a link is left out: what it stands for is not there, or not for us. */
-static bool leads_nowhere(int error)
-{
-    return error == ENOENT || error == ENOTDIR || error == ELOOP || error == EACCES ||
-           error == ENAMETOOLONG;
 }
 
 static int copy_link(struct copier *copier, struct walk *walk, int in_fd, int out_fd,
@@ -521,7 +530,7 @@ static int copy_link(struct copier *copier, struct walk *walk, int in_fd, int ou
 
     ssize_t length = readlinkat(in_fd, name, target, sizeof(target) - 1);
     if (length <= 0 || fstatat(in_fd, name, &st, 0) < 0)
-        return length == 0 || leads_nowhere(errno)
+        return length == 0 || is_unreadable(errno)
                    ? 0
                    : err_errno(err, HUTCH_ERR_SYSTEM, errno, "look at the link '%s'", name);
     target[length] = '\0';
@@ -616,7 +625,9 @@ int copier_program(struct copier *copier, const char *path, struct hutch_error *
     char at[PATH_MAX];
 
     if (access(path, X_OK) < 0)
-        return 0;
+        return is_unreadable(errno)
+                   ? 0
+                   : err_errno(err, HUTCH_ERR_SYSTEM, errno, "look for '%s'", path);
     if (join_paths(at, "", path, err) < 0)
         return err->code;
     for (int links = 0; links < LINKS_MAX; links++) {
@@ -627,6 +638,8 @@ int copier_program(struct copier *copier, const char *path, struct hutch_error *
         if (dir_fd < 0)
             return dir_fd;
         ssize_t length = readlink(walk.path, target, sizeof(target) - 1);
+        if (length < 0 && errno != EINVAL && !is_unreadable(errno))
+            return err_errno(err, HUTCH_ERR_SYSTEM, errno, "look at '%s'", walk.path);
         if (length <= 0) {
             int copied = copier_file(copier, walk.path, walk.path, err);
             return copied != 0 ? copied : is_there(copier, walk.path);
