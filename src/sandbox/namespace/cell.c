@@ -64,7 +64,7 @@ static void close_descriptors(struct sandbox_cell *cell)
     fd_close(&cell->event_fd);
     fd_close(&cell->report_fd);
     fd_close(&cell->lifeline_fd);
-    fd_close(&cell->sample_fd);
+    fd_close(&cell->sampler.proc_fd);
     for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
         fd_close(&cell->fds[i]);
 }
@@ -146,7 +146,8 @@ static struct sandbox_cell *cell_new(struct supervisor *supervisor, struct hutch
     }
     cell->index = index;
     cell->event_fd = cell->report_fd = cell->lifeline_fd = -1;
-    cell->init_pidfd = cell->run_pidfd = cell->sample_fd = -1;
+    cell->init_pidfd = cell->run_pidfd = -1;
+    cell->sampler = SAMPLER_NONE;
     cell->deadline_ns = cell->sample_ns = NO_DEADLINE;
     for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
         cell->fds[i] = -1;
@@ -262,8 +263,8 @@ static bool conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
     tell(cell, &event);
     if (!(cell->layers & HUTCH_LAYER_CGROUP_MEMORY) && cell->init_pid > 0) {
         struct hutch_error ignored; /* the cell is ending already */
-        cell->sample_fd = sample_open(cell->init_pid, &ignored);
-        cell->sample_ns = cell->sample_fd >= 0 ? clock_now_ns() : NO_DEADLINE;
+        if (sample_open(cell->init_pid, &cell->sampler, &ignored) == 0)
+            cell->sample_ns = clock_now_ns();
     }
     return true;
 }
@@ -313,6 +314,17 @@ static uint64_t cpu_ns_of(const struct rusage *usage)
            ((uint64_t)usage->ru_utime.tv_usec + (uint64_t)usage->ru_stime.tv_usec) * 1000;
 }
 
+/* The interpreter is dead, what it started is not yet: a limit that it has just
+ * run into may show only now. */
+static void count_processes(struct sandbox_cell *cell)
+{
+    if (cell->sampler.proc_fd < 0)
+        return;
+    uint32_t processes = sample_take(&cell->sampler, UINT64_MAX).processes + 1;
+    if (processes > cell->peak.processes)
+        cell->peak.processes = processes;
+}
+
 static struct cgroup_usage usage_of(const struct sandbox_cell *cell, const struct rusage *waited)
 {
     struct cgroup_usage usage;
@@ -320,8 +332,12 @@ static struct cgroup_usage usage_of(const struct sandbox_cell *cell, const struc
     cgroup_cell_usage(cell->cgroup, &usage);
     if (usage.cpu_ns == 0)
         usage.cpu_ns = cpu_ns_of(waited);
-    if (usage.peak_memory_bytes == 0)
-        usage.peak_memory_bytes = cell->peak.memory_bytes;
+    if (usage.peak_memory_bytes == 0) {
+        /* Of the largest process, which may have been so between two looks. */
+        uint64_t largest = KIB((uint64_t)waited->ru_maxrss);
+        uint64_t seen = cell->peak.memory_bytes;
+        usage.peak_memory_bytes = seen > largest ? seen : largest;
+    }
     if (usage.pids_max_hits == 0 && cell->peak.processes > cell->start.max_processes)
         usage.pids_max_hits = 1;
     return usage;
@@ -360,6 +376,7 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
         if (!conclude_start(supervisor, cell))
             return;
     }
+    count_processes(cell);
     struct cgroup_usage usage = usage_of(cell, &waited);
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     /* A v2 group that runs out of memory takes PID 1 along: no outside hand. */
@@ -416,7 +433,7 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
 
 static void tick_sample(struct sandbox_cell *cell)
 {
-    struct sample sample = sample_take(cell->sample_fd, cell->start.memory_bytes);
+    struct sample sample = sample_take(&cell->sampler, cell->start.memory_bytes);
 
     cell->sample_ns = clock_after_ns(SAMPLE_INTERVAL_NS);
     if (sample.memory_bytes > cell->peak.memory_bytes)

@@ -36,9 +36,9 @@ struct sandbox_cell {
     uint32_t max_processes; /* of start, and what the interpreter needs beside */
     uint32_t layers;
     uint64_t begin_ns, deadline_ns;
-    /* Without a memory cgroup: the cell's proc, when to look next, the most
+    /* Without a memory cgroup: how it is looked at, when next, the most
      * that was seen. */
-    int sample_fd;
+    struct sampler sampler;
     uint64_t sample_ns;
     struct sample peak;
     uint64_t close_deadline_ns;

@@ -18,15 +18,29 @@ struct sample {
     uint32_t processes;
 };
 
-/* Opens the proc of the cell whose PID 1 is given: it lists exactly the cell's
- * processes. Returns a descriptor. Error: SYSTEM. */
-MUST_CHECK int sample_open(pid_t init_pid, struct hutch_error *err);
+/* How a cell is looked at; what is not given below is the sampler's own. */
+struct sampler {
+    int proc_fd;        /* lists exactly the cell's processes; -1 before sample_open */
+    unsigned looks;     /* that the round of asking has taken so far; 0: there is none */
+    uint32_t asked_pid; /* the last process that was asked in it */
+    uint32_t end_pid;   /* the last one that was there at its begin */
+    uint64_t shares;    /* of those asked, in bytes */
+};
+
+#define SAMPLER_NONE ((struct sampler){.proc_fd = -1})
+
+/* Opens the proc of the cell whose PID 1 is given. Error: SYSTEM. */
+MUST_CHECK int sample_open(pid_t init_pid, struct sampler *sampler, struct hutch_error *err);
 
 /* Looks. What ends meanwhile, or cannot be read, counts as nothing. The sum of
- * what is resident is cheap, and counts shared pages more than once; only where
- * it is over limit_bytes is each process asked for its proportional share (Pss),
- * for at most SAMPLE_BUDGET_NS, because a program can make that slow: what there
- * is no time for counts as resident. */
-struct sample sample_take(int proc_fd, uint64_t limit_bytes);
+ * what is resident is cheap, and counts shared pages more than once: a pool of
+ * forked workers may seem ten times as large as it is. So where it is over
+ * limit_bytes each process is asked for its proportional share (Pss). Asking takes
+ * long, and a program can make it take longer: a look asks for SAMPLE_BUDGET_NS
+ * and the next one goes on where it stopped, a round that has until
+ * SAMPLE_LOOKS_MAX looks. It gives the sum so far; what was not asked by then
+ * counts as resident. */
+struct sample sample_take(struct sampler *sampler, uint64_t limit_bytes);
 
-#define SAMPLE_BUDGET_NS (2ull * 1000 * 1000)
+#define SAMPLE_BUDGET_NS (4ull * 1000 * 1000)
+#define SAMPLE_LOOKS_MAX 25
