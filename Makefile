@@ -5,9 +5,11 @@
 #   make               builds into build/; the program is build/hutch
 #   make demo          installs what is missing, builds, shows what hutch does
 #   make check         installs what is missing, runs every test
-#   make check-long    the tests that take longer (check-faults, check-fuzz, check-fresh)
+#   make check-long    the tests that take longer (check-faults, check-fuzz, check-user,
+#                      check-fresh)
 #   make check-faults  each fallible call failing once, and 200 kills
 #   make check-fuzz    each fuzz target for a minute
+#   make check-user    the command line's conformance as an ordinary user
 #   make check-fresh   demo and check on a freshly made minimal Debian 12
 #   make install       PREFIX=/usr/local DESTDIR=
 #   make uninstall     removes what the last install from this build put down
@@ -20,7 +22,7 @@ BUILD = build
 export PATH := /usr/sbin:/usr/bin:/sbin:/bin:$(PATH)
 unexport PYTHONHOME PYTHONPATH
 
-.PHONY: all demo check check-long check-faults check-fuzz check-fresh install uninstall format clean
+.PHONY: all demo check check-long check-faults check-fuzz check-user check-fresh install uninstall format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C '$(BUILD)'
@@ -36,13 +38,16 @@ demo:
 check:
 	@tools/check.sh
 
-check-long: check-faults check-fuzz check-fresh
+check-long: check-faults check-fuzz check-user check-fresh
 
 check-faults:
 	@tools/check.sh faults
 
 check-fuzz:
 	@tools/check.sh fuzz
+
+check-user:
+	@tools/check.sh user
 
 check-fresh:
 	@tools/check-fresh.sh

@@ -87,8 +87,10 @@ elif [ "${1:-}" = faults ]; then
     HUTCH_FAULTS=all faults
 elif [ "${1:-}" = fuzz ]; then
     HUTCH_FUZZ_SECONDS=60 fuzz
+elif [ "${1:-}" = user ]; then
+    with_gcc --suite long
 else
-    with_gcc
+    with_gcc --no-suite long
     with_sanitizers --suite unit --suite escape --suite faults
     fuzz
 fi

@@ -4,7 +4,6 @@
 import dataclasses
 import pathlib
 import re
-import tempfile
 
 import doors
 import expect
@@ -12,7 +11,7 @@ import yaml
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 KINDS = {"request": {"cli", "c"}, "raw": {"c"}, "argv": {"cli"}, "plain": {"cli"}}
-KEYS = {"id", "row", "promise", "doors", "alone", "attempts", "via", "files", "expect", *KINDS}
+KEYS = {"id", "row", "promise", "doors", "alone", "attempts", "needs", "without", "via", "files", "expect", *KINDS}
 COMMAND_KEYS = {"exit", "stdout", "stderr", "json"}
 
 
@@ -39,6 +38,18 @@ class Case:
     alone: bool
     body: object  # the YAML mapping, or a function of special.py
     attempts: int = 1
+    needs: tuple = ()  # names of layers
+
+    def within(self, layers):
+        """The case as it stands for a host that has these layers only."""
+        without = {} if callable(self.body) else self.body.get("without", {})
+        expectation = dict(self.body["expect"]) if without else None
+        for layer, changes in without.items():
+            if layer not in layers:
+                expectation.update(changes)
+        if not without:
+            return self
+        return dataclasses.replace(self, body={**self.body, "expect": expectation})
 
     def run(self, door, context):
         """Runs the case through a door; returns what does not hold."""
@@ -76,7 +87,7 @@ def run_command(body, door):
     if "plain" in body:
         outcome = door.plain(body["plain"])
     else:
-        with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        with doors.open_folder() as folder:
             for name, content in body.get("files", {}).items():
                 doors.CliDoor._write(folder, name, content)
             outcome = door.execute([str(a) for a in body["argv"]], cwd=folder)
@@ -156,6 +167,8 @@ def _validate(body):
         raise ValueError("an id has lower-case words and hyphens only")
     if body.get("attempts", 1) > 1 and not body.get("alone"):
         raise ValueError("'attempts' is for cases that run alone")
+    if not {*body.get("needs", ()), *body.get("without", ())} <= set(expect.LAYERS):
+        raise ValueError("'needs' and 'without' have names of layers")
     _leave_time_to_print(body)
     expectation = body["expect"]
     if "argv" in body or "plain" in body:
@@ -186,6 +199,7 @@ def load_file(path):
                     body.get("alone", False),
                     body,
                     body.get("attempts", 1),
+                    tuple(body.get("needs", ())),
                 )
             )
         except (KeyError, TypeError, ValueError) as problem:

@@ -9,6 +9,7 @@ runs requests through the C API, several at a time.
 
 import base64
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,6 +18,8 @@ import subprocess
 import tempfile
 import threading
 import time
+
+import account as accounts
 
 # Fields of a request that the command line has no option for.
 C_ONLY = {"max_processes", "disk_mb", "max_output_bytes", "output_encoding", "owner"}
@@ -49,15 +52,31 @@ class Outcome:
         return base64.b64decode(text, validate=True) if self.encoding == "base64" else text.encode()
 
 
+@contextlib.contextmanager
+def open_folder(prefix="conformance-"):
+    """A temporary folder that every user can read."""
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+        os.chmod(folder, 0o755)
+        yield folder
+
+
 class CliDoor:
     """`hutch run`, one process a run."""
 
     name = "cli"
 
-    def __init__(self, hutch, backend, cache_dir, command_prefix=(), environment=None):
-        self.command = [*command_prefix, str(hutch)]
+    def __init__(
+        self, hutch, backend, cache_dir, command_prefix=(), environment=None, account=None
+    ):
+        account = account or accounts.Account()
+        self.command = [*command_prefix, *account.command, str(hutch)]
         self.backend = backend
-        self.environment = dict(os.environ, HUTCH_CACHE_DIR=str(cache_dir), **(environment or {}))
+        self.environment = {
+            **os.environ,
+            **account.environment,
+            "HUTCH_CACHE_DIR": str(cache_dir),
+            **(environment or {}),
+        }
 
     def arguments(self, request, folder, via=None):
         """The options of `hutch run` that say the same as the request."""
@@ -91,14 +110,14 @@ class CliDoor:
 
     def run(self, request, via=None):
         """Runs a request with --json."""
-        with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        with open_folder() as folder:
             arguments = self.arguments(request, folder, via)
             seconds = request.get("timeout_seconds", 30)
             return self.parse(self.execute(["run", "--json", *arguments], limit=seconds))
 
     def plain(self, request, options=(), via=None):
         """Runs a request without --json: output and exit status pass through."""
-        with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+        with open_folder() as folder:
             arguments = self.arguments(request, folder, via)
             return self.execute(
                 ["run", *options, *arguments], limit=request.get("timeout_seconds", 30)
@@ -138,6 +157,11 @@ class CliDoor:
             **options,
         )
 
+    def layers(self):
+        """The names of the layers that hutch finds in force here."""
+        outcome = self.execute(["doctor", "--json"])
+        return {l["name"] for l in json.loads(outcome.stdout)["layers"] if l["in_force"]}
+
     @staticmethod
     def parse(outcome):
         """Reads what --json printed into the outcome's result or error."""
@@ -174,12 +198,18 @@ class CDoor:
 
     name = "c"
 
-    def __init__(self, program, backend, cache_dir, threads, helper_dir=None):
+    def __init__(self, program, backend, cache_dir, threads, helper_dir=None, account=None):
+        account = account or accounts.Account()
         self.backend = backend
-        command = [str(program), "--threads", str(threads), "--cache-dir", str(cache_dir)]
+        command = [*account.command, str(program), "--threads", str(threads), "--cache-dir", str(cache_dir)]
         if helper_dir:
             command += ["--helper-dir", str(helper_dir)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **account.environment},
+        )
         self.lock = threading.Lock()
         self.lines = 0
         self.waiting = {}

@@ -49,6 +49,10 @@ class Report:
             print("TAP version 13")
             print(f"1..{planned}", flush=True)
 
+    def left_out(self, case_id, layers):
+        """A case that is not planned, because it needs layers that are not in force."""
+        print(f"# left out: {case_id} needs {', '.join(sorted(layers))}", flush=True)
+
     def done(self, case_id, promise, problems, seconds):
         """One case has ended; an empty list of problems means that it passed."""
         with self.lock:
@@ -77,10 +81,6 @@ class Report:
             self.skipped += 1
             self._line("ok", f"{case_id}: {promise} # SKIP {reason}")
             self._flush()
-
-    def bail_out(self, reason):
-        """Nothing can be run at all."""
-        print(f"Bail out! {reason}", flush=True)
 
     def finish(self):
         """Prints the totals; returns the exit status of the suite."""

@@ -4,21 +4,23 @@
 
     run.py --hutch build/hutch --door cli
     run.py --hutch build/hutch --door c --only py-hello,sh-hello
+    run.py --hutch build/hutch --door cli --user nobody
 
 The door `cli` starts `hutch run`; the door `c` talks to the program door.c,
 which is found in the build folder next to hutch or named by --door-program.
-Ends with the line "N passed, N failed, N skipped"; exit status 0 when all of
-it passed. README.md describes the cases.
+With --user, hutch is started as that user by root. Cases that need a layer which
+hutch does not find in force are left out, and said to be. Ends with the line
+"N passed, N failed, N skipped"; exit status 0 when all of it passed. README.md describes the cases.
 """
 
 import argparse
 import concurrent.futures
 import pathlib
 import sys
-import tempfile
 import time
 import traceback
 
+import account as accounts
 import cases
 import doors
 import report
@@ -45,6 +47,7 @@ def parse_options(arguments):
     parser.add_argument(
         "--helper-dir", type=pathlib.Path, help="folder of hutch-supervisor, for the door c"
     )
+    parser.add_argument("--user", help="name or number of an ordinary user to start hutch as")
     parser.add_argument("--cache-dir", type=pathlib.Path, help="default: a temporary one")
     parser.add_argument("--backend", help="default: what hutch chooses")
     parser.add_argument("--only", help="ids of cases, with commas")
@@ -99,29 +102,46 @@ def run_all(chosen, door, context, outcomes, jobs):
             run_case(case, door, context, outcomes)
 
 
-def open_door(options, cache_dir):
+def open_door(options, account, cache_dir):
     """The front door that was asked for."""
     if options.door == "cli":
-        return doors.CliDoor(options.hutch, options.backend, cache_dir)
+        return doors.CliDoor(options.hutch, options.backend, cache_dir, account=account)
     return doors.CDoor(
-        options.door_program, options.backend, cache_dir, DOOR_THREADS, options.helper_dir
+        account.install(options.door_program),
+        options.backend,
+        cache_dir,
+        DOOR_THREADS,
+        options.helper_dir,
+        account,
     )
+
+
+def run_suite(options, account, cache_dir):
+    """Runs what was chosen; returns the exit status."""
+    options.hutch = account.install(options.hutch)
+    layers = doors.CliDoor(options.hutch, None, cache_dir, account=account).layers()
+    every = choose(options.door, options.only)
+    chosen = [case.within(layers) for case in every if layers.issuperset(case.needs)]
+    outcomes = report.Report("conformance", len(chosen) + 1, options.tap)
+    for case in every:
+        if not layers.issuperset(case.needs):
+            outcomes.left_out(case.id, set(case.needs) - layers)
+    door = open_door(options, account, cache_dir)
+    run_all(chosen, door, Context(options), outcomes, options.jobs)
+    outcomes.done("door-closes", "the front door ends cleanly after all cases", door.close(), 0)
+    return outcomes.finish()
 
 
 def main():
     """Runs the suite; returns its exit status."""
     options = parse_options(sys.argv[1:])
-    chosen = choose(options.door, options.only)
-    outcomes = report.Report("conformance", len(chosen) + 1, options.tap)
     for program in [options.hutch] + ([options.door_program] if options.door == "c" else []):
         if not program.is_file():
-            outcomes.bail_out(f"no program {program}")
+            print(f"Bail out! no program {program}")
             return 1
-    with tempfile.TemporaryDirectory(prefix="conformance-cache-") as temporary:
-        door = open_door(options, options.cache_dir or temporary)
-        run_all(chosen, door, Context(options), outcomes, options.jobs)
-        outcomes.done("door-closes", "the front door ends cleanly after all cases", door.close(), 0)
-    return outcomes.finish()
+    with doors.open_folder("conformance-suite-") as folder, doors.open_folder() as programs:
+        account = accounts.choose(options.user, programs)
+        return run_suite(options, account, accounts.cache_for(account, options.cache_dir, folder))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Every operator and macro of the expectation language passes and fails where it
 should; the YAML files load; rows.txt names every row of the conformance list
-and only cases that exist. Prints TAP.
+and only cases that exist, and layers.txt every case that needs a layer. Prints TAP.
 """
 
 import pathlib
@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "escape"
 import escape_cases  # noqa: E402
 
 ROWS_FILE = pathlib.Path(__file__).resolve().parent / "rows.txt"
+LAYERS_FILE = ROWS_FILE.with_name("layers.txt")
 # How many rows each part of the conformance list has.
 ROWS = {
     "PY": 50,
@@ -369,6 +370,45 @@ def check_rows():
             yield f"case {part} of row {row} is not in rows.txt"
 
 
+def read_layers():
+    """layers.txt as a dictionary: FILE:ID -> the layers that it needs."""
+    needs = {}
+    for number, line in enumerate(LAYERS_FILE.read_text().splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        words, _, reason = line.partition(";")
+        case, *layers = words.split()
+        if case in needs or len(reason.split()) < 3:
+            raise ValueError(f"layers.txt:{number}: '{line}'")
+        needs[case] = set(layers)
+    return needs
+
+
+def check_layers():
+    """layers.txt has every case that needs a layer, with what it needs."""
+    needs = {
+        f"{name}:{case.id}": set(case.needs)
+        for name, group in cases.load_all().items()
+        for case in group
+        if case.needs
+    }
+    needs |= escape_cases.all_needs()
+    listed = read_layers()
+    for case in sorted({*needs, *listed}):
+        if needs.get(case) != listed.get(case):
+            yield f"{case} needs {needs.get(case)}, listed are {listed.get(case)}"
+
+
+def check_within():
+    """Expectations follow the layers that are there."""
+    body = {"expect": {"is": "OK", "stdout": "a"}, "without": {"cgroup_cpu": {"stdout": "b"}}}
+    case = cases.Case("x", "own", "x", frozenset(), False, body)
+    for layers, stdout in (({"cgroup_cpu"}, "a"), (set(), "b")):
+        expectation = case.within(layers).body["expect"]
+        if expectation != {"is": "OK", "stdout": stdout}:
+            yield f"with {layers}: {expectation}"
+
+
 def check_verdicts():
     """A hostile program that did not run, or not all of it, fails."""
     attempts = {"one": ["EPERM", "~EACCES|EROFS"], "two": ["0"]}
@@ -412,7 +452,16 @@ def check_promises():
 
 def main():
     """Runs the checks; returns the exit status."""
-    checks = [check_matchers, check_macros, check_forms, check_verdicts, check_promises, check_rows]
+    checks = [
+        check_matchers,
+        check_macros,
+        check_forms,
+        check_verdicts,
+        check_promises,
+        check_rows,
+        check_layers,
+        check_within,
+    ]
     outcomes = report.Report("selftest", len(checks), tap=True)
     for check in checks:
         outcomes.done(

@@ -26,7 +26,7 @@ REGISTERED = []
 PYTHON = "/usr/bin/python3"
 
 
-def special(case_id, row, promise, only=("cli", "c"), alone=False, attempts=1):
+def special(case_id, row, promise, only=("cli", "c"), alone=False, attempts=1, needs=()):
     """Registers a function as a case."""
 
     def register(function):
@@ -39,6 +39,7 @@ def special(case_id, row, promise, only=("cli", "c"), alone=False, attempts=1):
                 "alone": alone,
                 "body": function,
                 "attempts": attempts,
+                "needs": needs,
             }
         )
         return function

@@ -34,6 +34,7 @@ KEYS = {
     "twin",
     "disk",
     "unfinished",
+    "needs",
 }
 
 
@@ -45,6 +46,7 @@ class Case:
     row: str
     promise: str
     body: object  # the mapping of cases.yaml, or a function of the suite
+    needs: tuple = ()  # names of layers
 
 
 # ---- attempts and outcomes ---------------------------------------------------
@@ -192,7 +194,8 @@ def load_file():
         body["twin"] = expand_attempts(body.get("twin", {}), document["sets"])
         body.setdefault("expect", {"is": "OK"})
         expect.expand(body["expect"])
-        found.append(Case(body["id"], body["row"], body["promise"], body))
+        needs = tuple(body.get("needs", ()))
+        found.append(Case(body["id"], body["row"], body["promise"], body, needs))
     return found
 
 
@@ -215,4 +218,18 @@ def all_rows():
     return {
         **{f"escape/cases.yaml:{case.id}": case.row for case in load_file()},
         **{f"escape/procedures.py:{c['id']}": c["row"] for c in procedures.REGISTERED},
+    }
+
+
+def all_needs():
+    """FILE:ID -> layers of every case that needs some, for the check of layers.txt."""
+    import procedures
+
+    return {
+        **{f"escape/cases.yaml:{case.id}": set(case.needs) for case in load_file() if case.needs},
+        **{
+            f"escape/procedures.py:{c['id']}": set(c["needs"])
+            for c in procedures.REGISTERED
+            if c.get("needs")
+        },
     }

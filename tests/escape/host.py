@@ -62,6 +62,7 @@ class Process:
     parent: int
     name: str
     uid: int
+    in_cell: bool  # in a pid namespace below ours
 
 
 def read(path):
@@ -75,10 +76,16 @@ def read(path):
 def process(pid):
     """What /proc says about a process; None when it is gone or already dead."""
     status = read(f"/proc/{pid}/status")
-    fields = dict(re.findall(r"^(Name|State|PPid|Uid):\s+(\S+)", status, re.MULTILINE))
-    if len(fields) < 4 or fields["State"] in "ZX":
+    fields = dict(re.findall(r"^(Name|State|PPid|Uid|NSpid):\s+(\S.*)", status, re.MULTILINE))
+    if len(fields) < 5 or fields["State"][0] in "ZX":
         return None
-    return Process(int(pid), int(fields["PPid"]), fields["Name"], int(fields["Uid"]))
+    return Process(
+        int(pid),
+        int(fields["PPid"]),
+        fields["Name"],
+        int(fields["Uid"].split()[0]),
+        len(fields["NSpid"].split()) > 1,
+    )
 
 
 def all_processes():
@@ -189,7 +196,7 @@ class Host:
 
     def settle(self):
         """Waits until no process of an earlier cell is left."""
-        until(lambda: not any(p.uid >= UID_BASE for p in self.processes()), 2)
+        until(lambda: not any(p.in_cell for p in self.processes()), 2)
 
     def snapshot(self):
         """Everything that a program in a cell must not change."""

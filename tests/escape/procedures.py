@@ -26,11 +26,13 @@ REGISTERED = []
 FIRST_PROCESS = ["init", "hutch-init"]  # hutch-init, as the kernel names it
 
 
-def procedure(case_id, row, promise):
-    """Registers a function of the suite as a case."""
+def procedure(case_id, row, promise, needs=()):
+    """Registers a function of the suite as a case; needs: names of layers."""
 
     def register(function):
-        REGISTERED.append({"id": case_id, "row": row, "promise": promise, "body": function})
+        REGISTERED.append(
+            {"id": case_id, "row": row, "promise": promise, "body": function, "needs": needs}
+        )
         return function
 
     return register
@@ -162,7 +164,7 @@ def fork_bomb(suite):
         if outcome.seconds > 3:
             problems.append(f"{code}: took {outcome.seconds:.1f} s")
         if not host.until(
-            lambda: not {p for p in suite.host.processes() if p.uid >= host.UID_BASE}, 0.2
+            lambda: not {p for p in suite.host.processes() if p.in_cell}, 0.2
         ):
             problems.append(f"{code}: processes left {suite.host.processes()}")
     return problems
@@ -247,7 +249,7 @@ def engine_killed(suite):
 )
 def engine_of_many_killed(suite):
     before = suite.host.snapshot()
-    door = doors.CDoor(suite.options.door_program, None, suite.cache, 8, suite.options.helper_dir)
+    door = suite.open_door(8)
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         runs = [pool.submit(door.run, {"code": READY, "timeout_seconds": 60}) for _ in range(6)]
         started = host.until(lambda: len(cell_processes(suite, {"python3"})) >= 18, 20)
@@ -323,7 +325,7 @@ def supervisor_killed(suite):
 def killed_supervisor_error(suite, request):
     """The error of an engine whose supervisor is killed in mid-run."""
     already = {p.pid for p in suite.host.processes()}
-    door = doors.CDoor(suite.options.door_program, None, suite.cache, 1, suite.options.helper_dir)
+    door = suite.open_door(1)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         run = pool.submit(door.run, request)
         ready = host.until(
@@ -746,7 +748,7 @@ def layers_as_doctor_says(suite):
 def without(suite, options):
     """A front door whose host lacks something."""
     prefix = [str(suite.options.without_layer), *options, "--"]
-    return doors.CliDoor(suite.options.hutch, None, suite.cache, prefix), prefix
+    return suite.open_command(prefix), prefix
 
 
 def check_missing(suite, options, layers, may_refuse):
@@ -848,6 +850,7 @@ def network_namespace_missing(suite):
     "cgroups-hidden",
     "IS15",
     "a host without cgroups has the weaker fallback, named, and its limits hold",
+    needs=("cgroup_memory", "cgroup_pids", "cgroup_cpu"),
 )
 def cgroups_hidden(suite):
     layers = ["cgroup_memory", "cgroup_pids", "cgroup_cpu"]

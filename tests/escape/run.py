@@ -3,11 +3,14 @@
 """Runs hostile programs in cells and checks that nothing came of it.
 
     run.py --hutch build/hutch
+    run.py --hutch build/hutch --user nobody
 
 Each case has to show two things: every attempt of the program was denied (its
 verdicts, see escape_cases.py), and the host is as it was before (host.py). Needs
-root: the host has to be looked at as a whole. Ends with the line
-"N passed, N failed, N skipped"; exit status 0 when all of it passed.
+root: the host has to be looked at as a whole. With --user, hutch alone is started
+as that user. Cases that need a layer which hutch does not find in force are left
+out, and said to be. Ends with the line "N passed, N failed, N skipped"; exit
+status 0 when all of it passed.
 """
 
 import argparse
@@ -23,7 +26,8 @@ import traceback
 import escape_cases
 import host
 
-import doors  # of ../conformance, whose path escape_cases has added
+import account as accounts  # of ../conformance, whose path escape_cases has added
+import doors
 import expect
 import report
 
@@ -34,16 +38,15 @@ NOBODY = 65534
 class Suite:
     """What cases share: the doors, the host, and the host's secrets."""
 
-    def __init__(self, options, folder):
+    def __init__(self, options, account, cache):
         self.options = options
-        self.cache = options.cache_dir or folder / "cache"
+        self.account = account
+        self.cache = cache
         self.marker = "marker-" + secrets.token_hex(8)
         self.door = None
         self.files = []
         self.host = host.Host()
-        self.cli = doors.CliDoor(
-            options.hutch, None, self.cache, environment={"ESCAPE_MARKER": self.marker}
-        )
+        self.cli = self.open_command()
         self.secrets = [
             text.encode()
             for text in (
@@ -57,6 +60,16 @@ class Suite:
             if len(text) >= 6
         ]
 
+    def open_command(self, prefix=()):
+        """A command line; prefix: a command that starts another one."""
+        marker = {"ESCAPE_MARKER": self.marker}
+        return doors.CliDoor(self.options.hutch, None, self.cache, prefix, marker, self.account)
+
+    def open_door(self, threads):
+        """An engine of its own."""
+        program, helpers = self.options.door_program, self.options.helper_dir
+        return doors.CDoor(program, None, self.cache, threads, helpers, self.account)
+
     def prepare(self):
         """Lays out the host's secrets, opens the doors, and makes the runs that may
         leave something: the cache, the supervisor of the door c."""
@@ -64,9 +77,7 @@ class Suite:
         for place in ("/root", "/tmp", "/home", "/dev/shm", "/run"):
             self.files.append(pathlib.Path(place) / f"escape-{self.host.token}")
             self.files[-1].write_text(self.marker)
-        self.door = doors.CDoor(
-            self.options.door_program, None, self.cache, 16, self.options.helper_dir
-        )
+        self.door = self.open_door(16)
         for door in (self.cli, self.door):
             for language, code in (("python", "print(1)"), ("shell", "echo 1")):
                 outcome = door.run({"code": code, "language": language})
@@ -195,6 +206,7 @@ def parse_options(arguments):
     parser.add_argument("--door-program", type=pathlib.Path, help="the built conformance/door.c")
     parser.add_argument("--without-layer", type=pathlib.Path, help="the built without_layer.c")
     parser.add_argument("--helper-dir", type=pathlib.Path, help="folder of hutch-supervisor")
+    parser.add_argument("--user", help="name or number of an ordinary user to start hutch as")
     parser.add_argument("--cache-dir", type=pathlib.Path, help="default: a temporary one")
     parser.add_argument(
         "--sanitized", action="store_true", help="the build has sanitizers: allow more memory"
@@ -231,28 +243,41 @@ def missing(options):
     return None
 
 
+def run_suite(options, account, cache):
+    """Runs what was chosen; returns the exit status."""
+    options.hutch = account.install(options.hutch)
+    options.door_program = account.install(options.door_program)
+    suite = Suite(options, account, cache)
+    try:
+        layers = suite.cli.layers()
+        every = choose(options.only)
+        chosen = [case for case in every if layers.issuperset(case.needs)]
+        outcomes = report.Report("escape", len(chosen) + 1, options.tap)
+        for case in every:
+            if not layers.issuperset(case.needs):
+                outcomes.left_out(case.id, set(case.needs) - layers)
+        suite.prepare()
+        for case in chosen:
+            run_case(suite, case, outcomes)
+    except doors.DoorFailure as failure:
+        print(f"Bail out! {failure}")
+        return 1
+    finally:
+        problems = suite.close()
+    outcomes.done("nothing-left", "after the suite nothing is left of it", problems, 0)
+    return outcomes.finish()
+
+
 def main():
     """Runs the suite; returns its exit status."""
     options = parse_options(sys.argv[1:])
-    chosen = choose(options.only)
-    outcomes = report.Report("escape", len(chosen) + 1, options.tap)
     reason = missing(options)
     if reason:
-        outcomes.bail_out(reason)
+        print(f"Bail out! {reason}")
         return 1
-    with tempfile.TemporaryDirectory(prefix="escape-suite-") as folder:
-        suite = Suite(options, pathlib.Path(folder))
-        try:
-            suite.prepare()
-            for case in chosen:
-                run_case(suite, case, outcomes)
-        except doors.DoorFailure as failure:
-            outcomes.bail_out(str(failure))
-            return 1
-        finally:
-            problems = suite.close()
-        outcomes.done("nothing-left", "after the suite nothing is left of it", problems, 0)
-    return outcomes.finish()
+    with doors.open_folder("escape-suite-") as folder, doors.open_folder() as programs:
+        account = accounts.choose(options.user, programs)
+        return run_suite(options, account, accounts.cache_for(account, options.cache_dir, folder))
 
 
 if __name__ == "__main__":
