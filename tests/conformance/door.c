@@ -131,6 +131,12 @@ static int parse_options(int argc, char **argv, struct options *options)
             options->engine.helper_dir = argv[i + 1];
         else if (strcmp(argv[i], "--cache-dir") == 0)
             options->engine.cache_dir = argv[i + 1];
+        else if (strcmp(argv[i], "--python") == 0)
+            options->engine.python = argv[i + 1];
+        else if (strcmp(argv[i], "--bash") == 0)
+            options->engine.bash = argv[i + 1];
+        else if (strcmp(argv[i], "--node") == 0)
+            options->engine.node = argv[i + 1];
         else
             return -1;
     }
@@ -145,7 +151,9 @@ int main(int argc, char **argv)
     struct hutch_error err;
 
     if (parse_options(argc, argv, &options) < 0) {
-        fprintf(stderr, "usage: door [--threads N] [--helper-dir DIR] [--cache-dir DIR]\n");
+        fprintf(stderr,
+                "usage: door [--threads N] [--helper-dir DIR] [--cache-dir DIR] [--python FILE] "
+                "[--bash FILE] [--node FILE]\n");
         return 2;
     }
     if (hutch_engine_new(&options.engine, &door.engine, &err) < 0) {

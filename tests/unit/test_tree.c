@@ -174,9 +174,15 @@ static void missing_parts_have_clear_errors(void **state)
     assert_int_equal(tree_build(&spec, &err), HUTCH_ERR_RUNTIME);
     assert_non_null(strstr(err.message, "javascript interpreter '/bin/bash'"));
 
-    /* A script is no interpreter that a cell could start. */
-    write_file(here.helpers, "script", "#!/bin/sh\n");
+    spec = here.shell;
+    spec.interpreter = "/bin/dash";
+    assert_int_equal(tree_build(&spec, &err), HUTCH_ERR_RUNTIME);
+    assert_string_equal(err.message, "shell interpreter '/bin/dash': not bash 4 or later");
+
+    /* A script is no interpreter that a cell could start, whatever it is. */
+    write_file(here.helpers, "script", "#!/bin/sh\nexec /bin/bash \"$@\"\n");
     snprintf(expected, sizeof(expected), "%s/script", here.helpers);
+    assert_int_equal(chmod(expected, 0755), 0);
     spec = here.shell;
     spec.interpreter = expected;
     assert_int_equal(tree_build(&spec, &err), HUTCH_ERR_RUNTIME);

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "folder.h"
+#include "tree_bash.h"
 #include "tree_build.h"
 #include "tree_tables.h"
 
@@ -394,6 +395,8 @@ static int ask(const struct tree_spec *spec, struct tree_facts *facts, struct hu
         error = ask_python(spec, &facts->python, err);
     else if (strcmp(spec->name, "javascript") == 0)
         error = node_ask(spec->interpreter, clock_after_ns(ASK_NS), &facts->node, err);
+    else
+        error = bash_ask(spec->interpreter, clock_after_ns(ASK_NS), err);
 
     const struct string_list *const paths[] = {&facts->python.path, &facts->node.path};
     for (size_t i = 0; i < ARRAY_LENGTH(paths); i++) {
@@ -460,8 +463,10 @@ static int build_locked(int trees, const struct tree_spec *spec, struct hutch_er
     mode_t mask = umask(022);
     error = build_new(trees, spec, &facts, &manifest, err);
     umask(mask);
-    if (error < 0)
+    if (error < 0) {
         IGNORE_RESULT(folder_remove(trees, ".new", &ignored));
+        err_context(err, "cache folder '%s'", spec->cache_dir);
+    }
     return error;
 }
 

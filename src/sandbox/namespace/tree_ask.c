@@ -47,10 +47,11 @@ NORETURN static void run_interpreter(const struct question *question, int out, i
 }
 
 /* Waits for the child, or ends it and its own children at the deadline. */
-static int wait_for_end(pid_t pid, uint64_t deadline_ns, int *ret_status, struct hutch_error *err)
+static int wait_for_end(pid_t pid, const struct question *question, int *ret_status,
+                        struct hutch_error *err)
 {
     auto_close int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    int ready = pidfd < 0 ? -1 : fd_wait(pidfd, POLLIN, deadline_ns);
+    int ready = pidfd < 0 ? -1 : fd_wait(pidfd, POLLIN, question->deadline_ns);
     int error = errno;
     int count;
     kill(-pid, SIGKILL);
@@ -63,7 +64,8 @@ static int wait_for_end(pid_t pid, uint64_t deadline_ns, int *ret_status, struct
         return err_errno(err, HUTCH_ERR_SYSTEM, error, "wait for the interpreter");
     if (count < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "wait for the interpreter");
-    return ready == 0 ? err_set(err, HUTCH_ERR_RUNTIME, "it does not end") : 0;
+    return ready == 0 ? err_set(err, HUTCH_ERR_RUNTIME, "does not end, so not %s", question->wanted)
+                      : 0;
 }
 
 /* The last line that the interpreter wrote to its stderr. */
@@ -84,13 +86,15 @@ static int explain_status(const struct question *question, int status, const str
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     if (WIFSIGNALED(status))
-        return err_set(err, HUTCH_ERR_RUNTIME, "ended by signal %d", WTERMSIG(status));
+        return err_set(err, HUTCH_ERR_RUNTIME, "ended by signal %d, so not %s", WTERMSIG(status),
+                       question->wanted);
     if (WEXITSTATUS(status) == ASK_EXIT_UNSUITABLE)
         return err_set(err, HUTCH_ERR_RUNTIME, "not %s", question->wanted);
     if (WEXITSTATUS(status) == EXIT_NOT_EXECUTED)
-        return err_set(err, HUTCH_ERR_RUNTIME, "cannot be executed");
-    return err_set(err, HUTCH_ERR_RUNTIME, "exit status %d: %s", WEXITSTATUS(status),
-                   last_line(messages).text);
+        return err_set(err, HUTCH_ERR_RUNTIME, "cannot be executed, so not %s", question->wanted);
+    return err_set(err, HUTCH_ERR_RUNTIME, "not %s: exit status %d%s%s", question->wanted,
+                   WEXITSTATUS(status), messages->length > 0 ? ": " : "",
+                   messages->length > 0 ? last_line(messages).text : "");
 }
 
 static int read_from_start(int fd, struct buf *text, struct hutch_error *err)
@@ -111,10 +115,10 @@ int ask_interpreter(const struct question *question, struct buf *output, struct 
     int status = 0;
     pid_t pid = fork();
     if (pid < 0)
-        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "fork");
+        return err_fork(err, HUTCH_ERR_SYSTEM, errno, "fork to ask it");
     if (pid == 0)
         run_interpreter(question, out_fd, messages_fd);
-    int error = wait_for_end(pid, question->deadline_ns, &status, err);
+    int error = wait_for_end(pid, question, &status, err);
     if (error >= 0)
         error = read_from_start(messages_fd, &messages, err);
     if (error >= 0)
