@@ -63,7 +63,7 @@ extern "C" {
  * made from the same table as the names. The values never change. */
 enum hutch_error_code {
     HUTCH_ERR_INVALID = -1,   /* a field of the request or of the options is out of range */
-    HUTCH_ERR_NO_MEMORY = -2, /* memory ran out in the engine */
+    HUTCH_ERR_NO_MEMORY = -2, /* memory ran out in the engine, or on the host */
     HUTCH_ERR_SYSTEM = -3,    /* a system call failed; sys_errno says how */
     HUTCH_ERR_HELPER = -4,    /* hutch-supervisor is missing, of another version, or died */
     HUTCH_ERR_ISOLATION = -5, /* this host cannot isolate a cell at all */

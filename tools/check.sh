@@ -9,6 +9,7 @@
 # check.sh faults  the faults suite alone, every call and 200 kills, with gcc and
 #                  with the sanitizers
 # check.sh fuzz    the fuzz suite alone, for minutes
+# check.sh user    the suite long: the command line's conformance as an ordinary user
 # The last line is the total; the exit status says whether all is well.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1

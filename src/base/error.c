@@ -5,6 +5,7 @@
  */
 #include "error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,6 +62,16 @@ int err_errno(struct hutch_error *err, int code, int sys_errno, const char *form
     vsnprintf(what, sizeof(what), format, args);
     va_end(args);
     return err_context(err, "%s", what);
+}
+
+int err_fork(struct hutch_error *err, int code, int sys_errno, const char *what)
+{
+    if (sys_errno != EAGAIN)
+        return err_errno(err, code, sys_errno, "%s", what);
+    err_set(err, code, "%s: no more processes are allowed (ulimit -u, or pids.max of a cgroup)",
+            what);
+    err->sys_errno = sys_errno;
+    return code;
 }
 
 int err_context(struct hutch_error *err, const char *format, ...)

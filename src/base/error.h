@@ -24,6 +24,10 @@ int err_set(struct hutch_error *err, int code, const char *format, ...) PRINTF_L
 int err_errno(struct hutch_error *err, int code, int sys_errno, const char *format, ...)
     PRINTF_LIKE(4, 5);
 
+/* The same for a process that could not be made: where the kernel only says "try
+ * again", this says which limits to look at. */
+int err_fork(struct hutch_error *err, int code, int sys_errno, const char *what);
+
 /* Puts "text: " in front of the message; when both are too long the context
  * gives way and the cause stays whole. Returns the error's code. */
 int err_context(struct hutch_error *err, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -457,8 +457,10 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
     case PROTO_FAILED:
         break;
     }
-    if (event.type == PROTO_LOST)
-        return err_set(err, HUTCH_ERR_HELPER, "%s", event.error.message);
+    if (event.type == PROTO_LOST) {
+        *err = event.error;
+        return err->code;
+    }
     *ret_event = (struct cell_event){.type = CELL_FAILED, .error = event.error};
     return 1;
 }

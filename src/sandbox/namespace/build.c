@@ -86,6 +86,36 @@ static unsigned choose_cpus(struct supervisor *supervisor, struct sandbox_cell *
     return want;
 }
 
+/* The limits that hutch was started with bind its cells too. Where one of them is
+ * below what the request allows, a program would fail for a reason that nobody
+ * told it. */
+static int check_own_limits(const struct proto_start *start, struct hutch_error *err)
+{
+    /* node takes address space by the gigabyte, whatever memory it uses. */
+    bool is_node = start->language == PROTO_JAVASCRIPT;
+    const struct {
+        __rlimit_resource_t resource;
+        rlim_t needed;
+        const char *what, *option, *field;
+    } limits[] = {
+        {RLIMIT_AS, is_node ? RLIM_INFINITY : start->memory_bytes, "address space", "v",
+         "memory_mb"},
+        {RLIMIT_DATA, start->memory_bytes, "data", "d", "memory_mb"},
+        {RLIMIT_FSIZE, start->disk_bytes, "file size", "f", "disk_mb"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(limits); i++) {
+        struct rlimit own;
+        if (getrlimit(limits[i].resource, &own) == 0 && own.rlim_max < limits[i].needed)
+            return err_set(err, HUTCH_ERR_SYSTEM,
+                           "hutch itself is limited to %ju MB of %s, which is less than %s of the "
+                           "request needs: raise ulimit -H%s",
+                           (uintmax_t)own.rlim_max >> 20, limits[i].what, limits[i].field,
+                           limits[i].option);
+    }
+    return 0;
+}
+
 static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell)
 {
     const struct proto_start *start = &cell->start;
@@ -360,7 +390,7 @@ static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell, 
         pid = clone_init(supervisor, cell, build);
     }
     if (pid < 0)
-        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "clone into new namespaces");
+        return err_fork(err, HUTCH_ERR_ISOLATION, errno, "clone into new namespaces");
     cell->init_pid = pid;
     if (supervisor_watch(supervisor, cell->init_pidfd, WATCH_CELL_INIT, cell->index, err) < 0)
         return err->code;
@@ -408,6 +438,8 @@ static pid_t clone_run_by_messenger(struct sandbox_cell *cell, struct build *bui
         IGNORE_RESULT(write(fds[1], &answer, sizeof(answer)) != (ssize_t)sizeof(answer));
         _exit(0);
     }
+    if (messenger < 0)
+        answer.error = errno;
     close(fds[1]);
     if (messenger > 0) {
         IGNORE_RESULT(read(fds[0], &answer, sizeof(answer)) != (ssize_t)sizeof(answer));
@@ -437,7 +469,7 @@ static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, s
     pid_t pid = supervisor->can_step ? clone_run_by_stepping(supervisor, cell, build)
                                      : clone_run_by_messenger(cell, build);
     if (pid < 0)
-        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "clone the interpreter's process");
+        return err_fork(err, HUTCH_ERR_ISOLATION, errno, "clone the interpreter's process");
     cell->run_pid = pid;
     return supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, err);
 }
@@ -473,7 +505,9 @@ int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell, struct 
         .lifeline = {-1, -1},
         .mount_ns_fd = -1,
     };
-    int code = build_with(supervisor, cell, &build, err);
+    int code = check_own_limits(&cell->start, err);
+    if (code == 0)
+        code = build_with(supervisor, cell, &build, err);
     /* A child that failed says why, which the failure here may only follow from.
      * Soon, with the pipes, the other one fails in its turn. */
     if (code < 0) {

@@ -133,15 +133,16 @@ void cell_abandon(struct supervisor *supervisor, struct sandbox_cell *cell)
 static struct sandbox_cell *cell_new(struct supervisor *supervisor, struct hutch_error *err)
 {
     size_t index = 0;
-    while (index < LIMIT_CELLS && supervisor->cells[index])
+    while (index < supervisor->cell_limit && supervisor->cells[index])
         index++;
-    if (index == LIMIT_CELLS) {
-        err_set(err, HUTCH_ERR_BUSY, "%d cells at once are the limit", LIMIT_CELLS);
+    if (index == supervisor->cell_limit) {
+        err_set(err, HUTCH_ERR_BUSY, "%zu cells at once are the limit%s", index,
+                index < LIMIT_CELLS ? " (of open files: ulimit -Hn)" : "");
         return NULL;
     }
     struct sandbox_cell *cell = calloc(1, sizeof(*cell));
     if (!cell) {
-        err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        err_set(err, HUTCH_ERR_NO_MEMORY, "no memory for another cell");
         return NULL;
     }
     cell->index = index;
@@ -343,6 +344,16 @@ static struct cgroup_usage usage_of(const struct sandbox_cell *cell, const struc
     return usage;
 }
 
+/* Whether the kernel took memory back by killing, while the cell was far from its
+ * own limit: the host has no more, or a group above. */
+static bool host_ran_out(const struct sandbox_cell *cell, const struct cgroup_usage *usage)
+{
+    uint64_t limit = cell->start.memory_bytes;
+
+    return usage->oom_kills > 0 && usage->peak_memory_bytes != 0 &&
+           usage->peak_memory_bytes < limit - limit / 8;
+}
+
 static void tell_exit(struct sandbox_cell *cell, int status, const struct cgroup_usage *usage)
 {
     bool out_of_memory = usage->oom_kills > 0 && WIFSIGNALED(status);
@@ -380,7 +391,14 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
     struct cgroup_usage usage = usage_of(cell, &waited);
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     /* A v2 group that runs out of memory takes PID 1 along: no outside hand. */
-    if (killed && cell->end == PROTO_END_EXIT && usage.oom_kills == 0 && init_is_dying(cell)) {
+    if (killed && host_ran_out(cell, &usage)) {
+        struct proto_event event = {.type = PROTO_LOST};
+        err_set(&event.error, HUTCH_ERR_NO_MEMORY,
+                "the host, or a cgroup above the cell's, has no memory left, and the kernel killed "
+                "the program");
+        tell(cell, &event);
+    } else if (killed && cell->end == PROTO_END_EXIT && usage.oom_kills == 0 &&
+               init_is_dying(cell)) {
         struct proto_event event = {.type = PROTO_LOST};
         err_set(&event.error, HUTCH_ERR_HELPER, "hutch-init was killed from outside the cell");
         tell(cell, &event);

@@ -210,6 +210,26 @@ static int spawn_prepared(const char *path, char *const *argv, int control_fd, i
     return error;
 }
 
+/* Of a supervisor that said nothing. The kernel kills what it has no memory to
+ * load. */
+static int explain_end(const struct helper *helper, struct hutch_error *err)
+{
+    siginfo_t info = {0};
+    bool dead = helper->pidfd >= 0 &&
+                fd_wait(helper->pidfd, POLLIN, clock_after_ns(NS_PER_SECOND)) > 0 &&
+                waitid(P_PIDFD, (id_t)helper->pidfd, &info, WEXITED | WNOWAIT) == 0;
+
+    if (!dead)
+        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor ended before it answered");
+    if (info.si_code == CLD_EXITED)
+        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor exited with %d before it answered",
+                       info.si_status);
+    return err_set(err, HUTCH_ERR_HELPER,
+                   "hutch-supervisor was killed by signal %d before it answered; is there memory "
+                   "for it (ulimit -v, -d, or a cgroup)",
+                   info.si_status);
+}
+
 static int wait_for_hello(const struct helper *helper, struct hutch_error *err)
 {
     struct proto_hello hello;
@@ -225,7 +245,7 @@ static int wait_for_hello(const struct helper *helper, struct hutch_error *err)
     if (ready < 0 || (count < 0 && errno != ECONNRESET))
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read from hutch-supervisor");
     if (count <= 0)
-        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor ended before it answered");
+        return explain_end(helper, err);
     if (!proto_is_hello(&hello, (size_t)count))
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor sent a malformed hello");
     if (hello.error.code != 0) {
@@ -270,7 +290,9 @@ int helper_spawn(const struct helper_options *options, struct helper *ret_helper
     int error = spawn_prepared(path, argv, theirs, engine_fd, &helper.pid);
     if (error != 0) {
         helper.pid = 0;
-        err_errno(err, HUTCH_ERR_HELPER, error, "start '%s'", path);
+        char what[sizeof(path) + 16];
+        snprintf(what, sizeof(what), "start '%s'", path);
+        err_fork(err, HUTCH_ERR_HELPER, error, what);
         helper_end(&helper);
         return err->code;
     }

@@ -178,7 +178,7 @@ static int start_build(struct supervisor *supervisor, struct runtime *runtime,
     close(fds[1]);
     runtime->build_fd = fds[0];
     if (pid < 0)
-        err_errno(err, HUTCH_ERR_SYSTEM, error, "fork to build a tree");
+        err_fork(err, HUTCH_ERR_SYSTEM, error, "fork to build a tree");
     if (pid < 0 ||
         supervisor_watch(supervisor, runtime->build_fd, WATCH_BUILD, runtime->language, err) < 0) {
         close(TAKE_FD(runtime->build_fd));

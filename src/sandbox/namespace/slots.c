@@ -37,6 +37,17 @@ struct slots {
 
 /* ---- the run directory ------------------------------------------------- */
 
+/* Where an open file lies, for messages. */
+static const char *path_of(int fd, char *path, size_t size)
+{
+    char link[32];
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, size - 1);
+    path[length > 0 ? length : 0] = '\0';
+    return path;
+}
+
 static int is_directory(const char *path, bool *ret, struct hutch_error *err)
 {
     struct stat info = {.st_mode = 0};
@@ -278,13 +289,15 @@ int slots_open(int run_dir, uint32_t base, uint32_t count, const struct slots_ho
     count = count ? count : SLOTS_DEFAULT_COUNT;
     if (check_range(base, count, err) < 0)
         return err->code;
+    char path[PATH_MAX];
     struct slots *slots = calloc(1, sizeof(*slots));
     if (!slots)
         return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
     slots->fd = openat(run_dir, UIDS_FILE, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     slots->taken = calloc(count, sizeof(*slots->taken));
     if (slots->fd < 0)
-        err_errno(err, HUTCH_ERR_SYSTEM, errno, "open '%s' in the run directory", UIDS_FILE);
+        err_errno(err, HUTCH_ERR_SYSTEM, errno, "open '%s' in the run directory '%s'", UIDS_FILE,
+                  path_of(run_dir, path, sizeof(path)));
     else if (!slots->taken)
         err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
     else if (choose_range(slots, base, count, host, err) == 0) {
@@ -396,6 +409,7 @@ int slots_record_create(int run_dir, struct slots_record *ret_record, struct hut
 {
     struct slots_record record = SLOTS_RECORD_NONE;
     char name[NAME_MAX + 1];
+    char path[PATH_MAX];
 
     /* A sweep may come between making a file and locking it, take the file for
      * one that was left, and remove it. Then another is made. */
@@ -406,7 +420,8 @@ int slots_record_create(int run_dir, struct slots_record *ret_record, struct hut
         auto_close int fd =
             openat(run_dir, name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
         if (fd < 0)
-            return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make record '%s'", name);
+            return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make '%s' in the run directory '%s'",
+                             name, path_of(run_dir, path, sizeof(path)));
         if (flock(fd, LOCK_EX | LOCK_NB) < 0 || !has_name(fd)) {
             IGNORE_RESULT(unlinkat(run_dir, name, 0));
             continue;
@@ -435,8 +450,10 @@ int slots_record_add(struct slots_record *record, const char *path, struct hutch
     ssize_t written = write(record->fd, line.data, line.length);
     if (written == (ssize_t)line.length)
         return 0;
-    return err_errno(err, HUTCH_ERR_SYSTEM, written < 0 ? errno : ENOSPC, "record group '%s'",
-                     path);
+    int error = written < 0 ? errno : ENOSPC;
+    char file[PATH_MAX];
+    return err_errno(err, HUTCH_ERR_SYSTEM, error, "write to '%s' of the run directory",
+                     path_of(record->fd, file, sizeof(file)));
 }
 
 void slots_record_close(struct slots_record *record, bool all_gone)

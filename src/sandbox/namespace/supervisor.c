@@ -40,6 +40,11 @@
 #include <sys/syscall.h>
 
 #define EVENTS_PER_ROUND 64
+/* Descriptors that the supervisor itself needs, and a cell at its most. */
+#define OWN_FILES 48
+#define CELL_FILES 16
+#define FILES_MIN 1024                   /* WIRE_CHANNEL_FD is a descriptor that cells need */
+#define FILE_BYTES_MIN MIB(128)          /* the largest file of a tree, and more */
 #define SWEEP_AGAIN_NS NS_PER_SECOND     /* where processes of a dead one were still dying */
 #define END_LIMIT_NS (4 * NS_PER_SECOND) /* for taking all cells down at the end */
 
@@ -62,14 +67,29 @@ void supervisor_unwatch(struct supervisor *supervisor, int fd)
 
 /* ---- starting ---------------------------------------------------------- */
 
-static void raise_descriptor_limit(void)
+/* With too few descriptors a start packet would arrive without its own. */
+static int limit_cells(struct supervisor *supervisor, struct hutch_error *err)
 {
-    struct rlimit limit;
+    struct rlimit files, size;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || getrlimit(RLIMIT_FSIZE, &size) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the own limits");
+    if (files.rlim_max < FILES_MIN)
+        return err_set(err, HUTCH_ERR_SYSTEM,
+                       "open files are limited to %ju, hutch-supervisor needs %d: raise ulimit -Hn",
+                       (uintmax_t)files.rlim_max, FILES_MIN);
+    if (size.rlim_max < FILE_BYTES_MIN)
+        return err_set(err, HUTCH_ERR_SYSTEM,
+                       "files are limited to %ju bytes, hutch-supervisor needs %ju: raise ulimit "
+                       "-Hf",
+                       (uintmax_t)size.rlim_max, (uintmax_t)FILE_BYTES_MIN);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    size.rlim_cur = size.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &size);
+    uint64_t cells = (files.rlim_max - OWN_FILES) / CELL_FILES;
+    supervisor->cell_limit = cells < LIMIT_CELLS ? (size_t)cells : LIMIT_CELLS;
+    return 0;
 }
 
 /* The C library keeps two signals to itself, which posix_spawn does not reset:
@@ -365,7 +385,8 @@ static int start(struct supervisor *supervisor, char **argv, struct hutch_error 
     runtime_init(&supervisor->runtimes[PROTO_PYTHON], PROTO_PYTHON, argv[PROTO_ARG_PYTHON]);
     runtime_init(&supervisor->runtimes[PROTO_SHELL], PROTO_SHELL, argv[PROTO_ARG_BASH]);
     runtime_init(&supervisor->runtimes[PROTO_JAVASCRIPT], PROTO_JAVASCRIPT, argv[PROTO_ARG_NODE]);
-    if (open_loop(supervisor, err) < 0 || open_host(supervisor, err) < 0 ||
+    if (limit_cells(supervisor, err) < 0 || open_loop(supervisor, err) < 0 ||
+        open_host(supervisor, err) < 0 ||
         open_resources(supervisor, argv[PROTO_ARG_UID_BASE], argv[PROTO_ARG_UID_COUNT], err) < 0)
         return err->code;
     namespaces_assume(supervisor);
@@ -377,11 +398,13 @@ int main(int argc, char **argv)
     struct proto_hello hello = {.version = PROTO_VERSION};
     struct supervisor *supervisor = calloc(1, sizeof(*supervisor));
 
-    if (!supervisor)
+    if (!supervisor) {
+        err_set(&hello.error, HUTCH_ERR_NO_MEMORY, "no memory for hutch-supervisor");
+        IGNORE_RESULT(send(PROTO_CONTROL_FD, &hello, sizeof(hello), MSG_NOSIGNAL) < 0);
         return 1;
+    }
     supervisor->record = SLOTS_RECORD_NONE;
     prctl(PR_SET_NAME, "hutch-superv");
-    raise_descriptor_limit();
     reset_library_signals();
     umask(022);
     /* Another version may pass others: it shall read ours in the hello. */

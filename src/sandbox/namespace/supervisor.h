@@ -56,7 +56,7 @@ struct supervisor {
     struct cgroup_host *cgroups;
     uint64_t sweep_ns; /* when to sweep again */
     struct sandbox_cell *cells[LIMIT_CELLS];
-    size_t cell_count;
+    size_t cell_count, cell_limit;
 };
 
 /* What an epoll event is about; the tag holds the kind and the cell's place. */
