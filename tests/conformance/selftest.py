@@ -45,7 +45,6 @@ LATER = {
     "admission",
     "rich outputs",
     "network",
-    "without root",
     "warm starts",
     "mcp",
 }

@@ -19,7 +19,8 @@ import time
 import escape_cases
 import host
 
-import doors  # of ../conformance, whose path escape_cases has added
+import account as accounts  # of ../conformance, whose path escape_cases has added
+import doors
 import expect
 
 REGISTERED = []
@@ -895,6 +896,70 @@ def inside_a_chroot(suite):
     if entry["in_force"] or "chroot" not in entry["reason"] or not entry["mend"]:
         problems.append(f"doctor: {entry}")
     return problems
+
+
+# ---- containers ---------------------------------------------------------------------------
+
+
+def check_blocked(door, reason, mend):
+    """No run is started, and the doctor names the blocker and what to do."""
+    outcome = door.run({"code": "import os\nos.write(1, b'started')"})
+    expectation = {"failure.code": "isolation_unavailable", "failure.retry_safe": True}
+    problems = expect.check(expectation, outcome)
+    told = json.loads(door.execute(["doctor", "--json"]).stdout)
+    if told["can_run"] or not expect.matches({"contains": reason}, told["layers"][0]["reason"]):
+        problems.append(f"doctor: can run: {told['can_run']}, {told['layers'][0]}")
+    for text in (told["mend"], told["layers"][0]["mend"]):
+        if not expect.matches({"contains": mend, "absent": "\n"}, text):
+            problems.append(f"doctor: to mend it: {text!r}")
+    return problems
+
+
+# What the default profile of container engines keeps from those without CAP_SYS_ADMIN.
+CONTAINER_FILTER = ["--answer", "EPERM", "unshare", "setns", "mount", "umount2", "pivot_root"]
+CONTAINER_FILTER += [f"clone&{flag:#x}" for flag in (0x20000, 0x10000000, 0x20000000, 0x40000000)]
+CONTAINER_FILTER += ["--answer", "ENOSYS", "clone3"]
+
+
+@procedure(
+    "inside-a-default-container",
+    "IS16",
+    "where a container's filter refuses namespaces the doctor names it, and nothing runs",
+)
+def inside_a_default_container(suite):
+    door, _ = without(suite, CONTAINER_FILTER)
+    return check_blocked(door, "seccomp filter", "seccomp=unconfined")
+
+
+@procedure(
+    "root-without-capabilities",
+    "IS16",
+    "root without capabilities makes no cell that runs as the host's root",
+    needs=("distinct_uid",),
+)
+def root_without_capabilities(suite):
+    drop = ["/usr/bin/setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "--"]
+    return check_blocked(
+        suite.open_command(drop), "no capabilities", "run hutch as an ordinary user"
+    )
+
+
+@procedure(
+    "restricted-by-apparmor",
+    "IS16",
+    "where AppArmor takes a user namespace's rights away the doctor names the switch",
+)
+def restricted_by_apparmor(suite):
+    switch = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+    script = f"mount -t tmpfs tmpfs /proc/sys/kernel && echo 1 >{switch}" + ' && exec "$@"'
+    prefix = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+    prefix += [str(suite.options.without_layer), "--answer", "EPERM", "mount", "--"]
+    with doors.open_folder() as folder, doors.open_folder() as programs:
+        account = accounts.OrdinaryUser("nobody", programs)
+        cache = accounts.cache_for(account, None, folder)
+        hutch = account.install(suite.options.hutch)
+        door = doors.CliDoor(hutch, None, cache, prefix, account=account)
+        return check_blocked(door, "AppArmor", "sysctl -w kernel.apparmor_restrict")
 
 
 # ---- many -----------------------------------------------------------------------------------

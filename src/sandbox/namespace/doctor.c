@@ -87,6 +87,10 @@ static void diagnose_namespaces(struct diagnosis *diagnosis)
     else if (status_says("Seccomp:\t2"))
         diagnose(diagnosis, "a seccomp filter around this process refuses namespaces",
                  "start the container with --security-opt seccomp=unconfined");
+    else if (root && status_says("CapEff:\t0000000000000000"))
+        diagnose(diagnosis, "root has no capabilities here",
+                 "run hutch as an ordinary user, or give root CAP_SYS_ADMIN, CAP_SETUID and "
+                 "CAP_SETGID");
     else if (in_container())
         diagnose(diagnosis, "the container lacks the capability to make namespaces",
                  "start the container with --cap-add SYS_ADMIN --security-opt "
