@@ -465,7 +465,8 @@ static int build_locked(int trees, const struct tree_spec *spec, struct hutch_er
     umask(mask);
     if (error < 0) {
         IGNORE_RESULT(folder_remove(trees, ".new", &ignored));
-        err_context(err, "cache folder '%s'", spec->cache_dir);
+        if (err->code == HUTCH_ERR_SYSTEM)
+            err_context(err, "cache folder '%s'", spec->cache_dir);
     }
     return error;
 }
