@@ -16,9 +16,13 @@ import resource
 import secrets
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "escape"))
+import host  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
 HUTCH = BUILD / "hutch"
@@ -28,7 +32,7 @@ GOOD = "print(2+2)"
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
+def cache(tmp_path_factory, machine):
     """A cache in which the trees are ready."""
     path = tmp_path_factory.mktemp("cache")
     for language, code in (("python", "1"), ("shell", ":"), ("javascript", "1")):
@@ -70,26 +74,21 @@ def works(cache, **how):
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "4\n", ""), answer
 
 
+@pytest.fixture(scope="module", autouse=True)
+def machine():
+    """The host, with this process in cgroups of its own; in the end nothing is in them."""
+    machine = host.Host()
+    yield machine
+    assert machine.close() == []
+
+
 @pytest.fixture(autouse=True)
-def _nothing_left():
-    """No record and no cgroup of a supervisor that has ended."""
-    before = traces()
+def _nothing_left(machine):
+    """No process and no cgroup of hutch outlives a test for long."""
+    before = machine.snapshot()
     yield
-    deadline = time.monotonic() + 10
-    while traces() - before and time.monotonic() < deadline:
-        os.sched_yield()
-    assert not traces() - before
-
-
-def traces():
-    """What supervisors left that are no more: names have their process's number."""
-    found = set(map(str, pathlib.Path("/run/hutch").glob("supervisor-*")))
-    for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
-        _, names, path = line.split(":", 2)
-        folder = pathlib.Path("/sys/fs/cgroup") / names / path.lstrip("/")
-        found |= set(map(str, folder.glob("hutch-*")))
-    return {name for name in found
-            if not os.path.exists("/proc/" + re.search(r"(?:supervisor|hutch)-(\d+)-", name)[1])}
+    kinds = ("processes", "cgroups")
+    assert host.until(lambda: all(machine.snapshot()[k] <= before[k] for k in kinds), 10)
 
 
 # ---- descriptors ----
@@ -166,7 +165,7 @@ def test_an_engine_that_ran_out_of_descriptors_goes_on(cache):
 
 
 @pytest.fixture(scope="module")
-def user(tmp_path_factory):
+def user(tmp_path_factory, machine):
     """An ordinary user who has no other process: how to be it, where its hutch and cache are."""
     taken = {entry.pw_uid for entry in pwd.getpwall()}
     uid = next(u for u in range(54000, 64000) if u not in taken)
