@@ -53,13 +53,21 @@ static const struct {
     const char *target;
     const char *source;
 } masks[] = {
-    {"root/proc/cmdline", MASK_FILE},    {"root/proc/kallsyms", MASK_FILE},
-    {"root/proc/keys", MASK_FILE},       {"root/proc/key-users", MASK_FILE},
-    {"root/proc/modules", MASK_FILE},    {"root/proc/partitions", MASK_FILE},
-    {"root/proc/diskstats", MASK_FILE},  {"root/proc/swaps", MASK_FILE},
-    {"root/proc/interrupts", MASK_FILE}, {"root/proc/fs", MASK_FOLDER},
-    {"root/proc/locks", MASK_FILE},      {"root/proc/config.gz", MASK_FILE},
-    {"root/proc/pressure", MASK_FOLDER}, {"root/proc/sys/kernel/random/boot_id", MASK_FILE},
+    {"root/proc/cmdline", MASK_FILE},
+    {"root/proc/kallsyms", MASK_FILE},
+    {"root/proc/keys", MASK_FILE},
+    {"root/proc/key-users", MASK_FILE},
+    {"root/proc/modules", MASK_FILE},
+    {"root/proc/partitions", MASK_FILE},
+    {"root/proc/diskstats", MASK_FILE},
+    {"root/proc/swaps", MASK_FILE},
+    {"root/proc/interrupts", MASK_FILE},
+    {"root/proc/fs", MASK_FOLDER},
+    {"root/proc/locks", MASK_FILE},
+    {"root/proc/config.gz", MASK_FILE},
+    {"root/proc/pressure", MASK_FOLDER},
+    {"root/proc/acpi", MASK_FOLDER},
+    {"root/proc/sys/kernel/random/boot_id", MASK_FILE},
 };
 
 void child_report(const struct cell_plan *plan, const struct child_report *report)
