@@ -139,7 +139,8 @@ struct hutch_engine_options {
     const char *node;       /* absolute path of node, 18 or later; default /usr/bin/node */
     const char *cgroup;     /* path below each cgroup hierarchy that cells are made under;
                                default: the cgroup of this process, or the nearest
-                               above it where groups can be made */
+                               above it where groups can be made; for an ordinary user
+                               on cgroup v2 a scope of the user's systemd */
     uint32_t uid_base;      /* first host uid for cells, as root; default 1879048192 */
     uint32_t uid_count;     /* how many; 1 to 65536; default 4096 */
 };

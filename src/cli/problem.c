@@ -74,6 +74,8 @@ int problem_report(const struct problem *problem, const char *command, bool json
         buf_appendf(&line, " %s", command);
     buf_append_text(&line, ": ");
     problem_append_line(&line, problem->text);
+    if (problem->code == HUTCH_ERR_ISOLATION)
+        buf_append_text(&line, "; 'hutch doctor' says why, and what to do");
     buf_append_text(&line, "\n");
     IGNORE_RESULT(output_write(STDERR_FILENO, buf_text(&line), line.length));
     return status;

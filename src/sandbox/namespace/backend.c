@@ -576,7 +576,11 @@ static int namespace_doctor(struct backend *base, char **ret_json, struct hutch_
     uint32_t layers = 0;
 
     int code = probe_layers(backend, &layers, &probe_error);
-    return doctor_report(&backend->options, layers, code < 0 ? &probe_error : NULL, ret_json, err);
+    pthread_mutex_lock(&backend->lock);
+    struct helper helper = backend->helper; /* its scope */
+    pthread_mutex_unlock(&backend->lock);
+    return doctor_report(&backend->options, helper.scope, layers, code < 0 ? &probe_error : NULL,
+                         ret_json, err);
 }
 
 /* ---- the backend ------------------------------------------------------- */

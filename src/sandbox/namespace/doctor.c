@@ -10,96 +10,30 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "blocker.h"
 #include "cgroup.h"
 #include "landlock.h"
+#include "scope.h"
 #include "slots.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
-struct diagnosis {
-    char reason[256];
-    char mend[256];
-};
-
-static void diagnose(struct diagnosis *diagnosis, const char *reason, const char *mend)
+static void diagnose(struct blocker *diagnosis, const char *reason, const char *mend)
 {
     snprintf(diagnosis->reason, sizeof(diagnosis->reason), "%s", reason);
     snprintf(diagnosis->mend, sizeof(diagnosis->mend), "%s", mend);
 }
 
-/* ---- the host ---------------------------------------------------------- */
-
-static bool file_says(const char *path, const char *text)
+static void diagnose_namespaces(struct blocker *diagnosis, const char *failure)
 {
-    auto_buf struct buf content = BUF_MAX(LIMIT_PROC_FILE_BYTES);
-    struct hutch_error ignored;
+    auto_close int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-    return buf_read_file(&content, AT_FDCWD, path, &ignored) == 0 &&
-           strncmp(buf_text(&content), text, strlen(text)) == 0;
+    blocker_find(root, geteuid() == 0, failure, diagnosis);
 }
 
-static bool status_says(const char *line)
-{
-    auto_buf struct buf content = BUF_MAX(LIMIT_PROC_FILE_BYTES);
-    struct hutch_error ignored;
-
-    return buf_read_file(&content, AT_FDCWD, "/proc/self/status", &ignored) == 0 &&
-           strstr(buf_text(&content), line) != NULL;
-}
-
-/* In a chroot the root is no mount point, so mountinfo has no line for "/". */
-static bool in_chroot(void)
-{
-    auto_buf struct buf content = BUF_MAX(LIMIT_PROC_FILE_BYTES);
-    struct hutch_error ignored;
-
-    return buf_read_file(&content, AT_FDCWD, "/proc/self/mountinfo", &ignored) == 0 &&
-           strstr(buf_text(&content), " / / ") == NULL &&
-           strstr(buf_text(&content), " / rw") == NULL &&
-           strstr(buf_text(&content), " / ro") == NULL;
-}
-
-static bool in_container(void)
-{
-    return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
-           access("/run/systemd/container", F_OK) == 0;
-}
-
-/* What keeps this process from making namespaces; the likeliest cause first. */
-static void diagnose_namespaces(struct diagnosis *diagnosis)
-{
-    bool root = geteuid() == 0;
-
-    if (file_says("/proc/sys/user/max_user_namespaces", "0\n"))
-        diagnose(diagnosis, "user.max_user_namespaces is 0",
-                 "sysctl -w user.max_user_namespaces=15000");
-    else if (in_chroot())
-        diagnose(diagnosis, "inside a chroot the kernel makes no user namespaces",
-                 "enter the tree with pivot_root instead, for example by systemd-nspawn");
-    else if (!root && file_says("/proc/sys/kernel/unprivileged_userns_clone", "0\n"))
-        diagnose(diagnosis, "kernel.unprivileged_userns_clone is 0",
-                 "sysctl -w kernel.unprivileged_userns_clone=1");
-    else if (!root && file_says("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n"))
-        diagnose(diagnosis, "AppArmor restricts user namespaces of ordinary users",
-                 "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
-    else if (status_says("Seccomp:\t2"))
-        diagnose(diagnosis, "a seccomp filter around this process refuses namespaces",
-                 "start the container with --security-opt seccomp=unconfined");
-    else if (root && status_says("CapEff:\t0000000000000000"))
-        diagnose(diagnosis, "root has no capabilities here",
-                 "run hutch as an ordinary user, or give root CAP_SYS_ADMIN, CAP_SETUID and "
-                 "CAP_SETGID");
-    else if (in_container())
-        diagnose(diagnosis, "the container lacks the capability to make namespaces",
-                 "start the container with --cap-add SYS_ADMIN --security-opt "
-                 "apparmor=unconfined");
-    else
-        diagnose(diagnosis, "the kernel refuses namespaces", "");
-}
-
-static void diagnose_landlock(struct diagnosis *diagnosis)
+static void diagnose_landlock(struct blocker *diagnosis)
 {
     if (landlock_abi() == 0)
         diagnose(diagnosis, "the kernel has no Landlock, or it is off",
@@ -128,10 +62,12 @@ static void resources_done(struct resources *resources)
 }
 
 /* The same way that the supervisor takes. */
-static void resources_open(struct resources *resources, const struct helper_options *options)
+static void resources_open(struct resources *resources, const struct helper_options *options,
+                           const char *scope)
 {
     struct hutch_error *err = &resources->error;
-    const char *parent = options->cgroup[0] ? options->cgroup : NULL;
+    const char *named = options->cgroup[0] ? options->cgroup : NULL;
+    const char *parent = scope[0] ? scope : named;
 
     resources->run_dir = slots_run_dir_open(NULL, err);
     if (resources->run_dir >= 0 &&
@@ -142,7 +78,7 @@ static void resources_open(struct resources *resources, const struct helper_opti
         err->code = 0;
 }
 
-static void diagnose_uid(struct diagnosis *diagnosis, const struct resources *resources)
+static void diagnose_uid(struct blocker *diagnosis, const struct resources *resources)
 {
     if (geteuid() != 0)
         diagnose(diagnosis, "only root can give each cell a user of its own", "run hutch as root");
@@ -152,17 +88,19 @@ static void diagnose_uid(struct diagnosis *diagnosis, const struct resources *re
         diagnose(diagnosis, resources->error.message, "");
 }
 
-static void diagnose_cgroup(struct diagnosis *diagnosis, const struct resources *resources,
+static void diagnose_cgroup(struct blocker *diagnosis, const struct resources *resources,
                             enum cgroup_controller controller)
 {
     if (!resources->cgroups)
         diagnose(diagnosis, resources->error.message, "");
     else
         diagnose(diagnosis, resources->cgroups->status[controller].reason,
-                 resources->cgroups->status[controller].mend);
+                 scope_is_wanted() && !scope_is_offered(&(struct scope_start){0})
+                     ? "loginctl enable-linger, so that a systemd of yours gives hutch a group"
+                     : resources->cgroups->status[controller].mend);
 }
 
-static void diagnose_layer(struct diagnosis *diagnosis, uint32_t layer,
+static void diagnose_layer(struct blocker *diagnosis, uint32_t layer,
                            const struct resources *resources)
 {
     switch (layer) {
@@ -182,7 +120,7 @@ static void diagnose_layer(struct diagnosis *diagnosis, uint32_t layer,
         diagnose_cgroup(diagnosis, resources, CGROUP_CPU);
         break;
     default:
-        diagnose_namespaces(diagnosis);
+        diagnose_namespaces(diagnosis, "");
     }
 }
 
@@ -203,7 +141,7 @@ static void append_layers(struct buf *out, uint32_t layers, const struct resourc
 {
     buf_append_text(out, ",\"layers\":[");
     for (uint32_t layer = 1; layer <= HUTCH_LAYERS_NAMESPACE; layer <<= 1) {
-        struct diagnosis diagnosis = {{0}, {0}};
+        struct blocker diagnosis = {{0}, {0}};
         bool in_force = (layers & layer) != 0;
         if (!in_force)
             diagnose_layer(&diagnosis, layer, resources);
@@ -279,11 +217,11 @@ static void append_cgroups(struct buf *out, const struct cgroup_host *cgroups)
 static void append_report(struct buf *out, const struct helper_options *options, uint32_t layers,
                           const struct hutch_error *failure, const struct resources *resources)
 {
-    struct diagnosis diagnosis = {{0}, {0}};
+    struct blocker diagnosis = {{0}, {0}};
     const char *reason = failure ? failure->message : NULL;
 
     if (failure && failure->code == HUTCH_ERR_ISOLATION)
-        diagnose_namespaces(&diagnosis);
+        diagnose_namespaces(&diagnosis, failure->message);
     buf_append_text(out, "{\"version\":");
     json_append_text(out, hutch_version());
     append_flag(out, "can_run", !failure);
@@ -299,7 +237,7 @@ static void append_report(struct buf *out, const struct helper_options *options,
     buf_append_text(out, "}");
 }
 
-int doctor_report(const struct helper_options *options, uint32_t layers,
+int doctor_report(const struct helper_options *options, const char *scope, uint32_t layers,
                   const struct hutch_error *failure, char **ret_json, struct hutch_error *err)
 {
     __attribute__((cleanup(resources_done))) struct resources resources = {
@@ -308,7 +246,7 @@ int doctor_report(const struct helper_options *options, uint32_t layers,
     };
     auto_buf struct buf out = BUF_MAX(LIMIT_REPORT_BYTES);
 
-    resources_open(&resources, options);
+    resources_open(&resources, options, scope);
     append_report(&out, options, layers, failure, &resources);
     if (buf_check(&out, err) < 0)
         return err_context(err, "report as JSON");

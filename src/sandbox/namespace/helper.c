@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "proto.h"
+#include "scope.h"
 #include "slots.h"
 
 #include <dlfcn.h>
@@ -27,6 +28,7 @@
 #include <sys/wait.h>
 
 #define HELLO_SECONDS 10
+#define SCOPE_SECONDS 5 /* for systemd to start a scope, and the hello */
 #define END_SECONDS 5
 #define DEFAULT_PYTHON "/usr/bin/python3"
 #define DEFAULT_BASH "/bin/bash"
@@ -170,10 +172,9 @@ static int move_up(int *fd)
     return 0;
 }
 
-static int spawn_prepared(const char *path, char *const *argv, int control_fd, int engine_fd,
-                          pid_t *ret_pid)
+static int spawn_prepared(char *const *argv, char *const *environment, int control_fd,
+                          int engine_fd, pid_t *ret_pid)
 {
-    static char *const no_environment[] = {NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
@@ -204,7 +205,7 @@ static int spawn_prepared(const char *path, char *const *argv, int control_fd, i
     if (error == 0)
         error = posix_spawn_file_actions_addclosefrom_np(&actions, PROTO_ENGINE_PIDFD + 1);
     if (error == 0)
-        error = posix_spawn(ret_pid, path, &actions, &attributes, argv, no_environment);
+        error = posix_spawn(ret_pid, argv[0], &actions, &attributes, argv, environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return error;
@@ -230,14 +231,17 @@ static int explain_end(const struct helper *helper, struct hutch_error *err)
                    info.si_status);
 }
 
-static int wait_for_hello(const struct helper *helper, struct hutch_error *err)
+static int wait_for_hello(struct helper *helper, unsigned seconds, bool *ret_answered,
+                          struct hutch_error *err)
 {
     struct proto_hello hello;
-    int ready = fd_wait(helper->control_fd, POLLIN, clock_after_ns(HELLO_SECONDS * NS_PER_SECOND));
+
+    int ready = fd_wait(helper->control_fd, POLLIN, clock_after_ns(seconds * NS_PER_SECOND));
     if (ready == 0)
-        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor did not answer within %d seconds",
-                       HELLO_SECONDS);
+        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor did not answer within %u seconds",
+                       seconds);
     ssize_t count = ready < 0 ? -1 : recv(helper->control_fd, &hello, sizeof(hello), MSG_TRUNC);
+    *ret_answered = count > 0;
     if (count >= (ssize_t)sizeof(hello.version) && hello.version != PROTO_VERSION)
         return err_set(err, HUTCH_ERR_HELPER,
                        "hutch-supervisor speaks protocol version %u, this library %u",
@@ -252,31 +256,50 @@ static int wait_for_hello(const struct helper *helper, struct hutch_error *err)
         *err = hello.error;
         return err->code;
     }
+    memcpy(helper->scope, hello.scope, sizeof(helper->scope));
     return 0;
 }
 
-int helper_spawn(const struct helper_options *options, struct helper *ret_helper,
-                 struct hutch_error *err)
+/* The arguments of the supervisor, after those of what starts it, if any. */
+struct command {
+    const char *words[SCOPE_WORDS + PROTO_ARG_END + 1];
+    char path[PATH_MAX + 32];
+    char uid_base[16], uid_count[16];
+};
+
+static void fill_command(struct command *command, const struct helper_options *options,
+                         const struct scope_start *scope)
 {
-    char path[PATH_MAX + 32], uid_base[16], uid_count[16];
+    const char **words = command->words;
+
+    memset(command->words, 0, sizeof(command->words));
+    snprintf(command->path, sizeof(command->path), "%s/hutch-supervisor", options->helper_dir);
+    snprintf(command->uid_base, sizeof(command->uid_base), "%u", options->uid_base);
+    snprintf(command->uid_count, sizeof(command->uid_count), "%u", options->uid_count);
+    if (scope) {
+        memcpy(words, scope->words, sizeof(scope->words));
+        words += SCOPE_WORDS;
+    }
+    words[0] = command->path;
+    words[PROTO_ARG_HELPER_DIR] = options->helper_dir;
+    words[PROTO_ARG_CACHE_DIR] = options->cache_dir;
+    words[PROTO_ARG_PYTHON] = options->python;
+    words[PROTO_ARG_BASH] = options->bash;
+    words[PROTO_ARG_NODE] = options->node;
+    words[PROTO_ARG_CGROUP] = options->cgroup;
+    words[PROTO_ARG_IN_SCOPE] = scope ? "yes" : "no";
+    words[PROTO_ARG_UID_BASE] = command->uid_base;
+    words[PROTO_ARG_UID_COUNT] = command->uid_count;
+}
+
+static int spawn_and_greet(const struct helper_options *options, struct scope_start *scope,
+                           struct helper *ret_helper, bool *ret_answered, struct hutch_error *err)
+{
+    struct command command;
+    char *environment[] = {scope ? scope->environment : NULL, NULL};
     int sockets[2];
 
-    snprintf(path, sizeof(path), "%s/hutch-supervisor", options->helper_dir);
-    snprintf(uid_base, sizeof(uid_base), "%u", options->uid_base);
-    snprintf(uid_count, sizeof(uid_count), "%u", options->uid_count);
-    char name[] = "hutch-supervisor";
-    char *argv[PROTO_ARG_END + 1] = {
-        name,
-        [PROTO_ARG_HELPER_DIR] = options->helper_dir,
-        [PROTO_ARG_CACHE_DIR] = options->cache_dir,
-        [PROTO_ARG_PYTHON] = options->python,
-        [PROTO_ARG_BASH] = options->bash,
-        [PROTO_ARG_NODE] = options->node,
-        [PROTO_ARG_CGROUP] = options->cgroup,
-        [PROTO_ARG_UID_BASE] = uid_base,
-        [PROTO_ARG_UID_COUNT] = uid_count,
-    };
-
+    fill_command(&command, options, scope);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the supervisor's control socket");
     auto_close int theirs = sockets[1];
@@ -287,11 +310,13 @@ int helper_spawn(const struct helper_options *options, struct helper *ret_helper
         helper_end(&helper);
         return err->code;
     }
-    int error = spawn_prepared(path, argv, theirs, engine_fd, &helper.pid);
+    /* posix_spawn takes what it does not write as writable, for old times' sake */
+    int error =
+        spawn_prepared((char *const *)command.words, environment, theirs, engine_fd, &helper.pid);
     if (error != 0) {
         helper.pid = 0;
-        char what[sizeof(path) + 16];
-        snprintf(what, sizeof(what), "start '%s'", path);
+        char what[sizeof(command.path) + 16];
+        snprintf(what, sizeof(what), "start '%s'", command.words[0]);
         err_fork(err, HUTCH_ERR_HELPER, error, what);
         helper_end(&helper);
         return err->code;
@@ -305,12 +330,29 @@ int helper_spawn(const struct helper_options *options, struct helper *ret_helper
         helper_end(&helper);
         return err->code;
     }
-    if (wait_for_hello(&helper, err) < 0) {
+    if (wait_for_hello(&helper, scope ? SCOPE_SECONDS : HELLO_SECONDS, ret_answered, err) < 0) {
+        /* systemd-run does not look at the control socket */
+        if (scope && !*ret_answered && helper.pidfd >= 0)
+            pidfd_send_signal(helper.pidfd, SIGKILL, NULL, 0);
         helper_end(&helper);
         return err->code;
     }
     *ret_helper = helper;
     return 0;
+}
+
+int helper_spawn(const struct helper_options *options, struct helper *ret_helper,
+                 struct hutch_error *err)
+{
+    struct scope_start scope;
+    bool answered = false;
+
+    if (options->cgroup[0] == '\0' && scope_is_offered(&scope)) {
+        int code = spawn_and_greet(options, &scope, ret_helper, &answered, err);
+        if (code == 0 || answered)
+            return code;
+    }
+    return spawn_and_greet(options, NULL, ret_helper, &answered, err);
 }
 
 void helper_end(struct helper *helper)

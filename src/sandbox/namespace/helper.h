@@ -7,6 +7,7 @@
 
 #include "base/attrs.h"
 #include "base/error.h"
+#include "cgroup_text.h"
 
 #include <hutch.h>
 #include <sys/types.h>
@@ -17,6 +18,7 @@ struct helper {
     pid_t pid;
     int pidfd;
     int control_fd;
+    char scope[CGROUP_PATH_BYTES]; /* the cgroup that it was started in by the user's systemd */
 };
 
 #define HELPER_NONE ((struct helper){.pid = 0, .pidfd = -1, .control_fd = -1})
@@ -40,7 +42,9 @@ MUST_CHECK int helper_options_init(const struct hutch_engine_options *options,
                                    struct helper_options *ret_options, struct hutch_error *err);
 void helper_options_done(struct helper_options *options);
 
-/* Spawns a supervisor and waits, at most ten seconds, for its hello.
+/* Spawns a supervisor and waits, at most ten seconds, for its hello. For an
+ * ordinary user without a named cgroup it is started in a scope (scope.h) where
+ * one is offered; where that does not work within five seconds, without.
  * Errors: HELPER, ISOLATION, SYSTEM. */
 MUST_CHECK int helper_spawn(const struct helper_options *options, struct helper *ret_helper,
                             struct hutch_error *err);

@@ -15,6 +15,7 @@ static bool is_error(struct hutch_error *error)
 
 bool proto_is_hello(struct proto_hello *hello, size_t length)
 {
+    hello->scope[sizeof(hello->scope) - 1] = '\0';
     return length == sizeof(*hello) && hello->version == PROTO_VERSION &&
            (hello->error.code == 0 || is_error(&hello->error));
 }

@@ -20,6 +20,7 @@
 
 #include "../wire.h"
 #include "base/attrs.h"
+#include "cgroup_text.h"
 
 #include <hutch.h>
 #include <stdbool.h>
@@ -33,7 +34,8 @@
 
 struct proto_hello {
     uint32_t version;
-    struct hutch_error error; /* code 0, or why the supervisor cannot work at all */
+    struct hutch_error error;      /* code 0, or why the supervisor cannot work at all */
+    char scope[CGROUP_PATH_BYTES]; /* the cgroup that it got from the user's systemd, or "" */
 };
 
 enum proto_language { PROTO_PYTHON, PROTO_SHELL, PROTO_JAVASCRIPT, PROTO_LANGUAGE_COUNT };
@@ -103,14 +105,15 @@ struct proto_stop {
 };
 
 /* Whether a packet of length bytes, received into the frame, is such a frame with
- * every field in its range: whoever reads it then need not look again. The message
- * of an error gets its end. */
+ * every field in its range: whoever reads it then need not look again. The texts
+ * of a hello and the message of an error get their end. */
 MUST_CHECK bool proto_is_hello(struct proto_hello *hello, size_t length);
 MUST_CHECK bool proto_is_start(const struct proto_start *start, size_t length, size_t fd_count);
 MUST_CHECK bool proto_is_event(struct proto_event *event, size_t length);
 MUST_CHECK bool proto_is_stop(const struct proto_stop *stop, size_t length);
 
-/* Positional arguments of hutch-supervisor; an empty PROTO_ARG_CGROUP is the default. */
+/* Positional arguments of hutch-supervisor; an empty PROTO_ARG_CGROUP is the default.
+ * PROTO_ARG_IN_SCOPE is "yes" or "no": whether it was started in a scope (scope.h). */
 enum proto_argument {
     PROTO_ARG_HELPER_DIR = 1,
     PROTO_ARG_CACHE_DIR,
@@ -118,6 +121,7 @@ enum proto_argument {
     PROTO_ARG_BASH,
     PROTO_ARG_NODE,
     PROTO_ARG_CGROUP,
+    PROTO_ARG_IN_SCOPE,
     PROTO_ARG_UID_BASE,
     PROTO_ARG_UID_COUNT,
     PROTO_ARG_END,

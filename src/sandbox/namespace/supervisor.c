@@ -26,6 +26,7 @@
 #include "namespaces.h"
 #include "proc_text.h"
 #include "runtime.h"
+#include "scope.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -200,7 +201,8 @@ static int open_resources(struct supervisor *supervisor, const char *uid_base,
                           const char *uid_count, struct hutch_error *err)
 {
     uint64_t base, count;
-    const char *parent = supervisor->cgroup_parent[0] ? supervisor->cgroup_parent : NULL;
+    const char *named = supervisor->cgroup_parent[0] ? supervisor->cgroup_parent : NULL;
+    const char *parent = supervisor->scope[0] ? supervisor->scope : named;
 
     if (parse_u64(uid_base, 0, UINT32_MAX, &base, err) < 0 ||
         parse_u64(uid_count, 0, UINT32_MAX, &count, err) < 0)
@@ -217,8 +219,8 @@ static int open_resources(struct supervisor *supervisor, const char *uid_base,
         slots_record_create(supervisor->run_dir, &supervisor->record, err) < 0 ||
         cgroup_host_open(&supervisor->record, parent, NULL, &supervisor->cgroups, err) < 0)
         return err->code;
-    if (parent && supervisor->cgroups->count == 0)
-        return err_set(err, HUTCH_ERR_INVALID, "cgroup: '%.80s' cannot be used: %.100s", parent,
+    if (named && supervisor->cgroups->count == 0)
+        return err_set(err, HUTCH_ERR_INVALID, "cgroup: '%.80s' cannot be used: %.100s", named,
                        supervisor->cgroups->status[CGROUP_MEMORY].reason);
     return 0;
 }
@@ -379,12 +381,17 @@ static void finish_sweep(struct supervisor *supervisor)
 
 static int start(struct supervisor *supervisor, char **argv, struct hutch_error *err)
 {
+    struct hutch_error ignored;
+
     supervisor->helper_dir = argv[PROTO_ARG_HELPER_DIR];
     supervisor->cache_dir = argv[PROTO_ARG_CACHE_DIR];
     supervisor->cgroup_parent = argv[PROTO_ARG_CGROUP];
     runtime_init(&supervisor->runtimes[PROTO_PYTHON], PROTO_PYTHON, argv[PROTO_ARG_PYTHON]);
     runtime_init(&supervisor->runtimes[PROTO_SHELL], PROTO_SHELL, argv[PROTO_ARG_BASH]);
     runtime_init(&supervisor->runtimes[PROTO_JAVASCRIPT], PROTO_JAVASCRIPT, argv[PROTO_ARG_NODE]);
+    /* A scope that cannot be used leaves the host's cgroups, like no scope. */
+    if (strcmp(argv[PROTO_ARG_IN_SCOPE], "yes") == 0)
+        IGNORE_RESULT(scope_enter(supervisor->scope, sizeof(supervisor->scope), &ignored));
     if (limit_cells(supervisor, err) < 0 || open_loop(supervisor, err) < 0 ||
         open_host(supervisor, err) < 0 ||
         open_resources(supervisor, argv[PROTO_ARG_UID_BASE], argv[PROTO_ARG_UID_COUNT], err) < 0)
@@ -413,6 +420,7 @@ int main(int argc, char **argv)
                                                "hutch-supervisor got %d arguments", argc - 1);
     if (code == 0)
         memset(&hello.error, 0, sizeof(hello.error));
+    memcpy(hello.scope, supervisor->scope, sizeof(hello.scope));
     bool told = send(PROTO_CONTROL_FD, &hello, sizeof(hello), MSG_NOSIGNAL) > 0;
     if (told && code == 0) {
         run_loop(supervisor);

@@ -39,11 +39,12 @@ struct supervisor {
     int mount_ns_fd, pid_ns_fd;
     const char *helper_dir;
     const char *cache_dir;
-    const char *cgroup_parent;
-    bool is_root;        /* with the capabilities that making cells takes */
-    bool uid_0_is_root;  /* uid 0 is the host's root, not that of a user namespace */
-    bool can_step;       /* into a cell's pid namespace and back */
-    unsigned namespaces; /* CLONE_NEW* flags that every cell gets */
+    const char *cgroup_parent;     /* as the engine's options name it, or "" */
+    char scope[CGROUP_PATH_BYTES]; /* the group that the user's systemd gave, or "" */
+    bool is_root;                  /* with the capabilities that making cells takes */
+    bool uid_0_is_root;            /* uid 0 is the host's root, not that of a user namespace */
+    bool can_step;                 /* into a cell's pid namespace and back */
+    unsigned namespaces;           /* CLONE_NEW* flags that every cell gets */
     bool cgroup_ns;
     int landlock_abi;
     cpu_set_t cpus; /* that we may hand out */
