@@ -15,6 +15,7 @@ hutch does not find in force are left out, and said to be. Ends with the line
 
 import argparse
 import concurrent.futures
+import fnmatch
 import pathlib
 import sys
 import time
@@ -51,6 +52,8 @@ def parse_options(arguments):
     parser.add_argument("--cache-dir", type=pathlib.Path, help="default: a temporary one")
     parser.add_argument("--backend", help="default: what hutch chooses")
     parser.add_argument("--only", help="ids of cases, with commas")
+    parser.add_argument("--rows", help="beginnings of rows, such as LI,IS, with commas")
+    parser.add_argument("--without", default="", help="ids that are left out; * stands for more")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tap", action="store_true", help="print TAP instead of a summary")
     options = parser.parse_args(arguments)
@@ -60,9 +63,14 @@ def parse_options(arguments):
     return options
 
 
-def choose(door, only):
+def choose(options):
     """The cases to run, in the order of the files."""
+    only, door, without = options.only, options.door, options.without.split(",")
     every = [case for group in cases.load_all().values() for case in group]
+    if options.rows:
+        beginnings = tuple(options.rows.split(","))
+        every = [case for case in every if case.row.startswith(beginnings)]
+    every = [case for case in every if not any(fnmatch.fnmatch(case.id, name) for name in without)]
     if only:
         wanted = only.split(",")
         unknown = set(wanted) - {case.id for case in every}
@@ -120,7 +128,7 @@ def run_suite(options, account, cache_dir):
     """Runs what was chosen; returns the exit status."""
     options.hutch = account.install(options.hutch)
     layers = doors.CliDoor(options.hutch, None, cache_dir, account=account).layers()
-    every = choose(options.door, options.only)
+    every = choose(options)
     chosen = [case.within(layers) for case in every if layers.issuperset(case.needs)]
     outcomes = report.Report("conformance", len(chosen) + 1, options.tap)
     for case in every:

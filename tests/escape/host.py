@@ -107,7 +107,9 @@ def until(condition, seconds):
 class Host:
     """The machine that the suite runs on."""
 
-    def __init__(self):
+    def __init__(self, account):
+        """account: who starts hutch."""
+        self.uid = getattr(account, "uid", 0)
         self.token = secrets.token_hex(8)
         self.name = socket.gethostname()
         self.cgroup = f"escape-suite-{self.token}"
@@ -179,7 +181,8 @@ class Host:
         strangers = {
             p
             for p in all_processes()
-            if UID_BASE <= p.uid < UID_BASE + UID_COUNT
+            if self.uid == 0  # the cells of an ordinary user have that user's uid
+            and UID_BASE <= p.uid < UID_BASE + UID_COUNT
             and (not self.groups or self.cgroup in read(f"/proc/{p.pid}/cgroup"))
         }
         return {p for p in found | strangers if p.pid != os.getpid()}
@@ -259,7 +262,15 @@ class Host:
     def _cgroups(self):
         if self.groups:
             return {folder for group in self.groups for folder, _, _ in os.walk(group)}
-        return {folder for folder, _, _ in os.walk("/sys/fs/cgroup")}
+        # Under systemd the part of the tree that is a user's is that user's affair.
+        users = "/sys/fs/cgroup/user.slice"
+        if self.uid != 0 and os.path.isdir(users):
+            return {folder for folder, _, _ in os.walk(f"{users}/user-{self.uid}.slice")}
+        return {
+            folder
+            for folder, _, _ in os.walk("/sys/fs/cgroup")
+            if not folder.startswith(users + "/")
+        }
 
     @staticmethod
     def _mount(line):
