@@ -5,12 +5,12 @@
 #   make               builds into build/; the program is build/hutch
 #   make demo          installs what is missing, builds, shows what hutch does
 #   make check         installs what is missing, runs every test
-#   make check-long    the tests that take longer (check-faults, check-fuzz, check-user,
-#                      check-fresh)
+#   make check-long    the tests that take longer: the five that follow
 #   make check-faults  each fallible call failing once, and 200 kills
 #   make check-fuzz    each fuzz target for a minute
 #   make check-user    the command line's conformance as an ordinary user
 #   make check-fresh   demo and check on a freshly made minimal Debian 12
+#   make check-vm      the suites on cgroup v2 under systemd, in a virtual machine
 #   make install       PREFIX=/usr/local DESTDIR=
 #   make uninstall     removes what the last install from this build put down
 #   make format        rewrites the C sources with clang-format
@@ -22,7 +22,8 @@ BUILD = build
 export PATH := /usr/sbin:/usr/bin:/sbin:/bin:$(PATH)
 unexport PYTHONHOME PYTHONPATH
 
-.PHONY: all demo check check-long check-faults check-fuzz check-user check-fresh install uninstall format clean
+.PHONY: all demo check check-long check-faults check-fuzz check-user check-fresh check-vm \
+    install uninstall format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C '$(BUILD)'
@@ -38,7 +39,7 @@ demo:
 check:
 	@tools/check.sh
 
-check-long: check-faults check-fuzz check-user check-fresh
+check-long: check-faults check-fuzz check-user check-fresh check-vm
 
 check-faults:
 	@tools/check.sh faults
@@ -51,6 +52,9 @@ check-user:
 
 check-fresh:
 	@tools/check-fresh.sh
+
+check-vm:
+	@tools/check-vm.sh
 
 install: all
 	$(if $(PREFIX),meson configure '$(BUILD)' --prefix='$(PREFIX)')

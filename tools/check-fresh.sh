@@ -3,106 +3,13 @@
 #
 # check-fresh.sh [--no-cache]
 # What a new user sees: `make demo`, then `make check`, then an installation, on
-# a minimal Debian 12 that has only git and make added. The system is made by
-# debootstrap from the mirror in this host's apt configuration, kept for the week
-# in ${XDG_CACHE_HOME:-~/.cache}/hutch-check-fresh, and thrown away in the end;
-# what is tested is the last commit. Needs root.
+# a minimal Debian 12 that has only git and make added (fresh-root.sh). What is
+# tested is the last commit. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/fresh-root.sh
 
-suite=bookworm
 clone='/root/a clone/hutch' # a path with a space has to do
-
-# Whatever runs in the background is in a pid namespace of its own: when its
-# first process is killed, nothing of it is left, and no mount either.
-inner='' printer=''
-cleanup() {
-    [ -z "$inner" ] || kill -KILL "$inner" 2>/dev/null || true
-    [ -z "$printer" ] || wait "$printer" || true
-    rm -rf --one-file-system "$work"
-}
-
-# contained COMMAND...: prints every line behind a bar, so that no total of an
-# inner test run is taken for ours
-contained() {
-    local status=0
-    sed -u 's/^/fresh | /' <"$work/output" &
-    printer=$!
-    "$@" >"$work/output" 2>&1 </dev/null &
-    inner=$!
-    wait "$inner" || status=$?
-    inner=''
-    wait "$printer" # the last writer is gone
-    printer=''
-    return $status
-}
-
-# debian_mirrors FILTER...: those of the host's apt configuration that match
-debian_mirrors() {
-    apt-get indextargets --format "\$(REPO_URI)" \
-        'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' "$@" | sort -u
-}
-
-find_mirror() {
-    local mirror
-    mirror=$(debian_mirrors "Codename: $suite" | head -n 1)
-    [ -n "$mirror" ] || mirror=$(debian_mirrors | head -n 1)
-    [ -n "$mirror" ] || return 1
-    echo "$mirror"
-}
-
-# What the host needs to reach its mirror, the new system needs too.
-carry_apt_configuration() {
-    local settings=$root/etc/apt/apt.conf.d/00host
-    apt-config dump | grep -E '^Acquire::(https?|ftp)::' >"$settings" || true
-    sed -nE 's/.*(CaInfo|Proxy-Auto-Detect) "(\/[^"]+)";/\2/p' "$settings" |
-        xargs -r cp -L --parents -t "$root"
-    {
-        echo "deb $mirror $suite main"
-        apt-get indextargets --format "deb \$(REPO_URI) \$(RELEASE) main" 'Created-By: Packages' \
-            'Origin: Debian' "Codename: $suite" 'Component: main'
-    } | sort -u >"$root/etc/apt/sources.list"
-    cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
-}
-
-make_base() {
-    local proxy='' extra=git,make
-    eval "$(apt-config shell proxy Acquire::http::Proxy)"
-    [ -z "$proxy" ] || [ "$proxy" = DIRECT ] || export http_proxy="${http_proxy:-$proxy}"
-    [[ $mirror != https:* ]] || extra+=,ca-certificates
-    echo "making a minimal $suite"
-    # shellcheck disable=SC2016 # the inner shell expands it
-    contained setpriv --pdeathsig KILL \
-        unshare --mount --propagation private --pid --fork --kill-child --mount-proc bash -c \
-        'debootstrap "$@" >"$0" 2>&1 || { tail -n 20 "$0"; exit 1; }' "$work/log" \
-        --variant=minbase --include=$extra $suite "$root" "$mirror"
-}
-
-# The base system: out of the cache when it is of this week, else made.
-unpack_base() {
-    local cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/hutch-check-fresh archive
-    archive=$cache/$suite-$(dpkg --print-architecture)-$(date +%G-%V).tar
-    if [ "$use_cache" = yes ] && [ -s "$archive" ]; then
-        tar -C "$root" --numeric-owner -xpf "$archive"
-        return
-    fi
-    make_base
-    if [ "$use_cache" = yes ]; then
-        mkdir -p "$cache"
-        rm -f "$cache"/*.tar
-        tar -C "$root" --numeric-owner -cf "$archive.$$" .
-        mv "$archive.$$" "$archive"
-    fi
-}
-
-copy_commit() {
-    mkdir -p "$root$clone"
-    git -c safe.directory='*' archive HEAD | tar -C "$root$clone" -x
-    git -C "$root$clone" init -q -b main
-    git -C "$root$clone" add -A
-    [ -z "$(git -c safe.directory='*' status --porcelain)" ] ||
-        echo "check-fresh: only what is committed is tested, the work tree has more"
-}
 
 passed=0 failed=0
 # step NAME SCRIPT: runs a shell script in the clone inside the new system
@@ -117,29 +24,9 @@ step() {
     fi
 }
 
-use_cache=yes
 [ "${1:-}" != --no-cache ] || use_cache=no
-if [ "$(id -u)" -ne 0 ]; then
-    echo "check-fresh needs root: debootstrap makes device files and mounts"
-    exit 1
-fi
-tools/packages.sh fresh
-mirror=$(find_mirror) || {
-    apt-get -q update
-    mirror=$(find_mirror)
-}
-
-work=$(mktemp -d "${TMPDIR:-/var/tmp}/hutch-check-fresh.XXXXXX")
-trap cleanup EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
-root=$work/root
-mkdir "$root"
-mkfifo "$work/output"
-
-unpack_base
-carry_apt_configuration
-copy_commit
+fresh_root check-fresh
+copy_commit "$clone"
 step 'make demo' 'make demo'
 step 'make check' 'make check'
 step 'make install' 'touch /before && make install && (cd / && hutch run -c "print(2+2)" | grep -qx 4) &&

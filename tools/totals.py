@@ -3,7 +3,8 @@
 """totals.py SKIPS STEPS BUILD...
 
 Adds up what ran: the TAP file STEPS, and the last `meson test` of each build
-folder. A test program counts by its cases: the TAP it printed, or the JUnit
+folder; in place of a build folder a file SUITE.NAME.tap is what one program
+printed. A test program counts by its cases: the TAP it printed, or the JUnit
 file junit/NAME.xml that it left in the build folder, else as one. A program
 that failed in another way than by a failed case (crash, time limit, no plan,
 fewer cases than planned) is a failure of its own, and so is a build folder
@@ -136,12 +137,27 @@ def add_build(totals, build):
         add_test(totals, test, by_command[(name, *test["command"])], build)
 
 
+def add_tap(totals, path):
+    suite, _, name = path.stem.partition(".")
+    text = path.read_text()
+    totals.where = ""
+    cases = list(tap_cases(text))
+    for verdict, case, reason in cases:
+        totals.add(verdict, suite, name, case, reason)
+    end = verdict_of({"result": "OK", "stdout": text}, True, cases)
+    if end:
+        totals.add(end[0], suite, name, "", end[1])
+
+
 def main(skips, steps, *builds):
     totals = Totals(read_skips(Path(skips)))
     for verdict, name, reason in tap_cases(Path(steps).read_text()):
         totals.add(verdict, "build", name, "", reason)
-    for build in builds:
-        add_build(totals, Path(build))
+    for build in map(Path, builds):
+        if build.suffix == ".tap":
+            add_tap(totals, build)
+        else:
+            add_build(totals, build)
     totals.print()
     return 1 if totals.failures or not totals.passed else 0
 

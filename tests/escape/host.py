@@ -107,8 +107,8 @@ def until(condition, seconds):
 class Host:
     """The machine that the suite runs on."""
 
-    def __init__(self, account):
-        """account: who starts hutch."""
+    def __init__(self, account=None):
+        """account: who starts hutch; root when there is none."""
         self.uid = getattr(account, "uid", 0)
         self.token = secrets.token_hex(8)
         self.name = socket.gethostname()

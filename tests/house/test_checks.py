@@ -164,3 +164,20 @@ def test_totals_are_true(expected, test, tmp_path):
     passed, failed, _ = (int(part.split()[0]) for part in expected.split(", "))
     assert result.stdout.splitlines()[-1] == expected
     assert result.returncode == (1 if failed or not passed else 0)
+
+
+@pytest.mark.parametrize(
+    "expected,text",
+    [
+        ("1 passed, 1 failed, 1 skipped", "1..3\nok 1 - a\nok 2 - IS1: b # SKIP x\nnot ok 3 - c\n"),
+        ("1 passed, 1 failed, 0 skipped", "1..2\nok 1 - a\n"),
+        ("0 passed, 1 failed, 0 skipped", ""),
+    ],
+)
+def test_totals_of_a_tap_file(expected, text, tmp_path):
+    (tmp_path / "unit.program.tap").write_text(text)
+    (tmp_path / "skips").write_text("unit/IS1  a reason for it\n")
+    result = subprocess.run([TOTALS, tmp_path / "skips", "/dev/null", tmp_path / "unit.program.tap"],
+                            text=True, stdout=subprocess.PIPE)
+    assert result.stdout.splitlines()[-1] == expected
+    assert result.returncode == 1
