@@ -283,7 +283,7 @@ def engine_terminated(suite):
 @procedure("engine-stopped", "LI01", "a stopped engine does not stop the clock of its cell")
 def engine_stopped(suite):
     before = suite.host.snapshot()
-    with running(suite, seconds=1) as process:
+    with running(suite, seconds=2.5) as process:
         supervisors, _ = helpers_of(suite, process.pid)
         process.send_signal(signal.SIGSTOP)
         mine = {(process.pid, p.name) for p in suite.host.processes() if p.pid == process.pid}
