@@ -156,7 +156,7 @@ class Host:
             if left:
                 problems.append(f"cgroups left: {left}")
                 continue
-            if not until(lambda group=group: self._removed(group), 2):
+            if not until(lambda group=group: self._removed(group), 10):
                 problems.append(f"cgroup {group} is not empty")
         self.homes = {}
         return problems
@@ -199,7 +199,7 @@ class Host:
 
     def settle(self):
         """Waits until no process of an earlier cell is left."""
-        until(lambda: not any(p.in_cell for p in self.processes()), 2)
+        until(lambda: not any(p.in_cell for p in self.processes()), 10)
 
     def snapshot(self):
         """Everything that a program in a cell must not change."""
@@ -299,7 +299,7 @@ class Host:
         except OSError:
             return []
 
-    def differences(self, before, seconds=3.0):
+    def differences(self, before, seconds=15.0):
         """What differs from an earlier snapshot, once the dust has settled."""
         changes = []
 
