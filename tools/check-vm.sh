@@ -60,10 +60,17 @@ sort_results() {
     sed -n 's/^ *suite \([a-z]*\.[^ ]*\) .*/\1/p' tests/vm/guest.sh |
         while read -r name; do : >"$results/$name.tap"; done
     tr -d '\r' <"$work/results" | awk -v folder=$results '
-        $1 == "@begin" { name = $2; next }
-        $1 == "@end" { print "vm | " $2 ": status " $3 ", " $4 " s"; name = ""; next }
+        $1 == "@begin" { name = $2; failed = 0; begun[name] = 1; next }
+        /^not ok/ { failed = 1 }
+        $1 == "@end" {
+            print "vm | " $2 ": status " $3 ", " $4 " s"
+            # A status that no failed case stands for: it crashed, or took too long.
+            if ($3 != 0 && !failed) print "not ok - ended with status " $3 >(folder "/" name ".tap")
+            ended[name] = 1; name = ""; next
+        }
         name != "" { print >(folder "/" name ".tap") }
-        name == "" { print "vm | " $0 }'
+        name == "" { print "vm | " $0 }
+        END { for (n in begun) if (!ended[n]) print "not ok - has no end" >(folder "/" n ".tap") }'
     cp "$work/console" $results/console.log
 }
 

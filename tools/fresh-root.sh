@@ -14,8 +14,8 @@
 suite=bookworm
 use_cache=yes
 
-# Whatever runs in the background is in a pid namespace of its own: when its
-# first process is killed, nothing of it is left, and no mount either.
+# What runs in the background is in a pid namespace of its own, or dies with its
+# parent: when its first process is killed, nothing of it is left, and no mount.
 inner='' printer='' work=''
 cleanup() {
     [ -z "$inner" ] || kill -KILL "$inner" 2>/dev/null || true
@@ -90,7 +90,7 @@ unpack_base() {
     make_base
     if [ "$use_cache" = yes ]; then
         mkdir -p "$cache"
-        rm -f "$cache"/*.tar
+        rm -f "$cache"/*.tar*
         tar -C "$root" --numeric-owner -cf "$archive.$$" .
         mv "$archive.$$" "$archive"
     fi

@@ -7,7 +7,7 @@
  *
  * Lock: backend.lock guards helper. Under it waits the send of one small packet,
  * at most a second, and the replacing of a dead supervisor: at most five seconds
- * for its end and ten for the next one's hello.
+ * for its end, five for a scope of systemd and ten for the next one's hello.
  */
 #include "sandbox/backend.h"
 

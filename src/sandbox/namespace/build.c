@@ -432,8 +432,10 @@ static pid_t clone_run_by_messenger(struct sandbox_cell *cell, struct build *bui
         int pidfd;
         if (setns(cell->init_pidfd, CLONE_NEWPID) == 0)
             answer.pid = clone_child(CLONE_PARENT, cgroup_cell_clone_fd(cell->cgroup), &pidfd);
-        if (answer.pid == 0)
+        if (answer.pid == 0) {
+            close(fds[1]); /* or a messenger that dies would be waited for */
             launch_child(&build->plan);
+        }
         answer.error = errno;
         IGNORE_RESULT(write(fds[1], &answer, sizeof(answer)) != (ssize_t)sizeof(answer));
         _exit(0);
@@ -448,6 +450,12 @@ static pid_t clone_run_by_messenger(struct sandbox_cell *cell, struct build *bui
     close(fds[0]);
     if (answer.pid > 0)
         cell->run_pidfd = pidfd_open(answer.pid, 0);
+    if (answer.pid > 0 && cell->run_pidfd < 0) { /* nobody would see its end */
+        answer.error = errno;
+        kill(answer.pid, SIGKILL);
+        IGNORE_RESULT(waitpid(answer.pid, NULL, 0) < 0);
+        answer.pid = -1;
+    }
     errno = answer.error;
     return answer.pid;
 }
