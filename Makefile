@@ -7,7 +7,7 @@
 #   make check         installs what is missing, runs every test
 #   make check-long    the tests that take longer: the five that follow
 #   make check-faults  each fallible call failing once, and 200 kills
-#   make check-fuzz    each fuzz target for a minute
+#   make check-fuzz    each fuzz target for twenty seconds
 #   make check-user    the command line's conformance as an ordinary user
 #   make check-fresh   demo and check on a freshly made minimal Debian 12
 #   make check-vm      the suites on cgroup v2 under systemd, in a virtual machine
