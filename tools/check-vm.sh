@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 clone=/usr/src/hutch
 image_size=3G
-limit_seconds=2400 # for a busy machine; it takes a third of that
+limit_seconds=2400 # only for a machine that hangs
 results=build-logs/vm
 
 # The kernel's fastest ways to copy and to clear pages on real processors, rep

@@ -278,7 +278,10 @@ class Host:
         return before.split()[4], after
 
     def _is_ours(self, entry):
-        """Whether a name in a shared folder is of the kind that hutch makes, or of this suite."""
+        """Whether a name in a shared folder is of the kind that hutch makes, or of this suite.
+        hutch-UID is a user's run directory, which is meant to stay."""
+        if re.fullmatch(r"hutch-\d+", entry):
+            return False
         return self.token in entry or re.fullmatch(r"hutch(-(cache-)?\d+.*)?", entry) is not None
 
     def _is_anothers(self, entry):

@@ -78,6 +78,17 @@ memory_holds() {
     [ $status -eq 137 ] || [ $status -eq 1 ]
 }
 
+# A fifth of a processor, however slow that is.
+processor_holds() {
+    # shellcheck disable=SC2016 # for the shell in the cell
+    "$HUTCH" run --json -l shell --cpus 0.2 "${limits[@]}" \
+        -c 'end=$((SECONDS + 4)); while [ $SECONDS -lt $end ]; do :; done' | python3 -c '
+import json, sys
+result = json.load(sys.stdin)
+print(result["cpu_ms"], result["duration_ms"], result["error"])
+sys.exit(result["exit_code"] != 0 or result["cpu_ms"] > result["duration_ms"] * 0.4)'
+}
+
 # The user's systemd-run replaced by a program that fails, or never ends.
 without_scope() {
     local fake
@@ -92,20 +103,22 @@ without_scope() {
 }
 
 if [ "$(id -u)" -eq 0 ]; then
-    echo 1..7
+    echo 1..8
     check 'root: every layer is in force' only_missing ''
     check 'root: a cell with limits by cgroups runs' runs "${limits[@]}"
     check 'root: the memory limit holds' memory_holds
+    check 'root: the processor limit holds' processor_holds
     check 'root: a terminated command leaves no group' killed_in /sys/fs/cgroup TERM
     check 'root: a killed command leaves no group' killed_in /sys/fs/cgroup KILL
     check 'user: without a scope there is the fallback' without_scope 'exit 1'
     check 'user: a systemd that does not answer is not waited for' without_scope 'exec sleep 60'
 else
     scope="user@$(id -u).service/app.slice/run-*.scope"
-    echo 1..6
+    echo 1..7
     check 'user: only the uids are missing' only_missing distinct_uid
     check 'user: a cell with limits by cgroups runs' runs "${limits[@]}"
     check 'user: the memory limit holds' memory_holds
+    check 'user: the processor limit holds' processor_holds
     check 'user: a terminated command leaves no scope' killed_in "$scope" TERM
     check 'user: a killed command leaves no scope' killed_in "$scope" KILL
     check 'user: nothing is left' nothing_left
