@@ -140,7 +140,8 @@ static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell
         {RLIMIT_STACK, {STACK_BYTES, STACK_BYTES_MAX}},
         {RLIMIT_MEMLOCK, {MIB(8), MIB(8)}},
         {RLIMIT_MSGQUEUE, {819200, 819200}},
-        {RLIMIT_SIGPENDING, {4096, 4096}},
+        /* Counted with those of whoever started hutch, above all namespaces. */
+        {RLIMIT_SIGPENDING, {256, 256}},
         {RLIMIT_DATA, {data, data}},
         {RLIMIT_AS, {RLIM_INFINITY, RLIM_INFINITY}},
         {RLIMIT_FSIZE, {RLIM_INFINITY, RLIM_INFINITY}},
