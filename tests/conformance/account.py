@@ -63,7 +63,7 @@ class OrdinaryUser(Account):
                     dirs_exist_ok=True,
                 )
         libraries = subprocess.run(["ldd", program], capture_output=True, text=True, check=False)
-        for library in re.findall(r"=> (\S+/libhutch\.so\S*) ", libraries.stdout):
+        for library in re.findall(r"=> (\S.*/libhutch\.so\S*) \(", libraries.stdout):
             shutil.copy(library, self.folder / "lib")
         return pathlib.Path(shutil.copy(program, self.folder / "bin"))
 
