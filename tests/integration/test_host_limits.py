@@ -217,7 +217,7 @@ def test_what_a_full_disk_left_is_no_hindrance(tmp_path):
     """The same file system, first full, then with room."""
     place = tmp_path / "disk"
     place.mkdir()
-    first = f'HUTCH_CACHE_DIR={place}/cache {shlex.quote(HUTCH)} run -c "{GOOD}"'
+    first = f'HUTCH_CACHE_DIR={place}/cache {shlex.quote(str(HUTCH))} run -c "{GOOD}"'
     prefix = mounted(
         f"mount -t tmpfs -o mode=0700,size=8m tmpfs {place}",
         f"! {first} 2>/dev/null",
