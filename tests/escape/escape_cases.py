@@ -181,10 +181,10 @@ def has_sys_resource():
     return bool(int(re.search(r"CapEff:\s+(\S+)", status)[1], 16) >> 24 & 1)
 
 
-def load_file():
-    """The cases of cases.yaml, their attempts written out."""
+def load_file(user=None):
+    """The cases of cases.yaml, their attempts written out; user: whom hutch is started by."""
     document = yaml.safe_load((FOLDER / "cases.yaml").read_text())
-    document["sets"]["WITHOUT_SYS_RESOURCE"] = [] if has_sys_resource() else ["done"]
+    document["sets"]["WITHOUT_SYS_RESOURCE"] = ["done"] if user or not has_sys_resource() else []
     found = []
     for body in document["cases"]:
         unknown = set(body) - KEYS
@@ -199,11 +199,11 @@ def load_file():
     return found
 
 
-def load_all():
+def load_all(user=None):
     """Every case, the programs first; ids are unique."""
     import procedures
 
-    every = load_file() + [Case(**fields) for fields in procedures.REGISTERED]
+    every = load_file(user) + [Case(**fields) for fields in procedures.REGISTERED]
     ids = [case.id for case in every]
     twice = {i for i in ids if ids.count(i) > 1}
     if twice:

@@ -231,12 +231,12 @@ def parse_options(arguments):
     return options
 
 
-def choose(only, without):
+def choose(only, without, user):
     """The cases to run."""
     names = without.split(",")
     every = [
         case
-        for case in escape_cases.load_all()
+        for case in escape_cases.load_all(user)
         if not any(fnmatch.fnmatch(case.id, name) for name in names)
     ]
     if not only:
@@ -265,7 +265,7 @@ def run_suite(options, account, cache):
     suite = Suite(options, account, cache)
     try:
         layers = suite.cli.layers()
-        every = choose(options.only, options.without)
+        every = choose(options.only, options.without, options.user)
         chosen = [case for case in every if layers.issuperset(case.needs)]
         outcomes = report.Report("escape", len(chosen) + 1, options.tap)
         for case in every:

@@ -70,6 +70,9 @@ if [ $# -gt 0 ]; then
 fi
 
 stty -F $line raw
+# What root's programs outside of cells make the kernel load: not while the user's
+# part looks at the modules.
+modprobe -aq crypto_user nfnetlink scsi_transport_iscsi xfrm_user
 loginctl enable-linger tester # the user's systemd runs without a session too
 for user in root tester; do
     mkdir "/run/cache-$user"
