@@ -46,7 +46,7 @@ class Suite:
         self.marker = "marker-" + secrets.token_hex(8)
         self.door = None
         self.files = []
-        self.host = host.Host(account)
+        self.host = host.Host(account, options.shared_host)
         self.cli = self.open_command()
         self.secrets = [
             text.encode()
@@ -223,6 +223,9 @@ def parse_options(arguments):
     parser.add_argument("--only", help="ids of cases, with commas")
     parser.add_argument("--without", default="", help="ids that are left out; * stands for more")
     parser.add_argument("--tap", action="store_true", help="print TAP instead of a summary")
+    parser.add_argument(
+        "--shared-host", action="store_true", help="another suite runs here at the same time"
+    )
     options = parser.parse_args(arguments)
     options.hutch = options.hutch.resolve()
     tests = options.hutch.parent / "tests"
