@@ -13,7 +13,7 @@
 static const char *const masks[] = {" /proc/kcore ", " /proc/keys ", " /proc/timer_list ",
                                     " /proc/sysrq-trigger ", " /proc/sys "};
 
-static void blame(struct blocker *blocker, const char *reason, const char *mend)
+void blocker_set(struct blocker *blocker, const char *reason, const char *mend)
 {
     snprintf(blocker->reason, sizeof(blocker->reason), "%s", reason);
     snprintf(blocker->mend, sizeof(blocker->mend), "%s", mend);
@@ -71,34 +71,35 @@ static bool in_container(int root_fd)
 void blocker_find(int root_fd, bool is_root, const char *failure, struct blocker *ret_blocker)
 {
     if (file_begins(root_fd, "proc/sys/user/max_user_namespaces", "0\n"))
-        blame(ret_blocker, "user.max_user_namespaces is 0",
-              "sysctl -w user.max_user_namespaces=15000");
+        blocker_set(ret_blocker, "user.max_user_namespaces is 0",
+                    "sysctl -w user.max_user_namespaces=15000");
     else if (in_chroot(root_fd))
-        blame(ret_blocker, "inside a chroot the kernel makes no user namespaces",
-              "enter the tree with pivot_root instead, for example by systemd-nspawn");
+        blocker_set(ret_blocker, "inside a chroot the kernel makes no user namespaces",
+                    "enter the tree with pivot_root instead, for example by systemd-nspawn");
     else if (!is_root && file_begins(root_fd, "proc/sys/kernel/unprivileged_userns_clone", "0\n"))
-        blame(ret_blocker, "kernel.unprivileged_userns_clone is 0",
-              "sysctl -w kernel.unprivileged_userns_clone=1");
+        blocker_set(ret_blocker, "kernel.unprivileged_userns_clone is 0",
+                    "sysctl -w kernel.unprivileged_userns_clone=1");
     else if (!is_root &&
              file_begins(root_fd, "proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n"))
-        blame(ret_blocker, "AppArmor restricts user namespaces of ordinary users",
-              "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
+        blocker_set(ret_blocker, "AppArmor restricts user namespaces of ordinary users",
+                    "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0");
     else if (strncmp(failure, "mount proc", 10) == 0 &&
              file_has(root_fd, "proc/self/mountinfo", masks, ARRAY_LENGTH(masks)))
-        blame(ret_blocker, "parts of /proc are masked, so the kernel lets no cell have its own",
-              "start the container with --security-opt systempaths=unconfined");
+        blocker_set(ret_blocker,
+                    "parts of /proc are masked, so the kernel lets no cell have its own",
+                    "start the container with --security-opt systempaths=unconfined");
     else if (status_says(root_fd, "Seccomp:\t2"))
-        blame(ret_blocker, "a seccomp filter around this process refuses namespaces",
-              "start the container with --security-opt seccomp=unconfined --security-opt "
-              "apparmor=unconfined --security-opt systempaths=unconfined");
+        blocker_set(ret_blocker, "a seccomp filter around this process refuses namespaces",
+                    "start the container with --security-opt seccomp=unconfined --security-opt "
+                    "apparmor=unconfined --security-opt systempaths=unconfined");
     else if (is_root && status_says(root_fd, "CapEff:\t0000000000000000"))
-        blame(ret_blocker, "root has no capabilities here",
-              "run hutch as an ordinary user, or give root CAP_SYS_ADMIN, CAP_SETUID and "
-              "CAP_SETGID");
+        blocker_set(ret_blocker, "root has no capabilities here",
+                    "run hutch as an ordinary user, or give root CAP_SYS_ADMIN, CAP_SETUID and "
+                    "CAP_SETGID");
     else if (in_container(root_fd))
-        blame(ret_blocker, "the container lacks the capability to make namespaces",
-              "start the container with --cap-add SYS_ADMIN --security-opt "
-              "apparmor=unconfined --security-opt systempaths=unconfined");
+        blocker_set(ret_blocker, "the container lacks the capability to make namespaces",
+                    "start the container with --cap-add SYS_ADMIN --security-opt "
+                    "apparmor=unconfined --security-opt systempaths=unconfined");
     else
-        blame(ret_blocker, "the kernel refuses namespaces", "");
+        blocker_set(ret_blocker, "the kernel refuses namespaces", "");
 }

@@ -12,6 +12,9 @@ struct blocker {
     char mend[256]; /* one line; "" where none is known */
 };
 
+/* Both are copied, and cut where they do not fit. */
+void blocker_set(struct blocker *blocker, const char *reason, const char *mend);
+
 /* The likeliest cause. root_fd is the folder that stands for "/"; is_root says
  * whether the effective uid is 0; failure is what went wrong, or "". Cannot fail:
  * a file that is not there tells nothing. */

@@ -20,12 +20,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static void diagnose(struct blocker *diagnosis, const char *reason, const char *mend)
-{
-    snprintf(diagnosis->reason, sizeof(diagnosis->reason), "%s", reason);
-    snprintf(diagnosis->mend, sizeof(diagnosis->mend), "%s", mend);
-}
-
 static void diagnose_namespaces(struct blocker *diagnosis, const char *failure)
 {
     auto_close int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -36,10 +30,10 @@ static void diagnose_namespaces(struct blocker *diagnosis, const char *failure)
 static void diagnose_landlock(struct blocker *diagnosis)
 {
     if (landlock_abi() == 0)
-        diagnose(diagnosis, "the kernel has no Landlock, or it is off",
-                 "use kernel 5.13 or later, with landlock in the boot parameter lsm=");
+        blocker_set(diagnosis, "the kernel has no Landlock, or it is off",
+                    "use kernel 5.13 or later, with landlock in the boot parameter lsm=");
     else
-        diagnose(diagnosis, "the Landlock rules could not be applied", "");
+        blocker_set(diagnosis, "the Landlock rules could not be applied", "");
 }
 
 /* ---- what the run directory and the cgroups say ------------------------ */
@@ -81,23 +75,24 @@ static void resources_open(struct resources *resources, const struct helper_opti
 static void diagnose_uid(struct blocker *diagnosis, const struct resources *resources)
 {
     if (geteuid() != 0)
-        diagnose(diagnosis, "only root can give each cell a user of its own", "run hutch as root");
+        blocker_set(diagnosis, "only root can give each cell a user of its own",
+                    "run hutch as root");
     else if (resources->slots)
-        diagnose(diagnosis, slots_reason(resources->slots), slots_mend(resources->slots));
+        blocker_set(diagnosis, slots_reason(resources->slots), slots_mend(resources->slots));
     else
-        diagnose(diagnosis, resources->error.message, "");
+        blocker_set(diagnosis, resources->error.message, "");
 }
 
 static void diagnose_cgroup(struct blocker *diagnosis, const struct resources *resources,
                             enum cgroup_controller controller)
 {
     if (!resources->cgroups)
-        diagnose(diagnosis, resources->error.message, "");
+        blocker_set(diagnosis, resources->error.message, "");
     else
-        diagnose(diagnosis, resources->cgroups->status[controller].reason,
-                 scope_is_wanted() && !scope_is_offered(&(struct scope_start){0})
-                     ? "loginctl enable-linger, so that a systemd of yours gives hutch a group"
-                     : resources->cgroups->status[controller].mend);
+        blocker_set(diagnosis, resources->cgroups->status[controller].reason,
+                    scope_is_wanted() && !scope_is_offered(&(struct scope_start){0})
+                        ? "loginctl enable-linger, so that a systemd of yours gives hutch a group"
+                        : resources->cgroups->status[controller].mend);
 }
 
 static void diagnose_layer(struct blocker *diagnosis, uint32_t layer,
