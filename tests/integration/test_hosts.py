@@ -114,12 +114,15 @@ def refused(*where, hutch=HUTCH, **how):
     return done.stderr
 
 
-def blocked(report, *mends):
-    """The report says that no cell runs, why, and what to do in one line."""
+def no_cell_runs(*where, mends, **how):
+    """The doctor says so, why, and what to do in one line; the line of hutch run there."""
+    status, report = doctor(*where, **how)
+    assert status == 125
     assert not report["can_run"] and report["reason"]
     for mend in mends:
         assert mend in report["mend"], report
     assert "\n" not in report["mend"]
+    return refused(*where, **how)
 
 
 # ---- layouts of cgroups ----------------------------------------------------------
@@ -180,30 +183,27 @@ def test_container_as_it_comes(cache):
     inside = [WITHOUT_LAYER, "--answer", "ENOSYS", "clone3"]
     inside += ["--answer", "EPERM", "mount", "pivot_root", "setns", *NAMESPACES, "--"]
     inside += ["/usr/bin/setpriv", "--bounding-set", CONTAINER_CAPABILITIES]
-    status, report = doctor(cache, prepare, inside=inside)
-    assert status == 125
-    blocked(report, "seccomp=unconfined", "systempaths=unconfined")
-    assert "make a user namespace" in refused(cache, prepare, inside=inside)
+    mends = ["seccomp=unconfined", "systempaths=unconfined"]
+    line = no_cell_runs(cache, prepare, mends=mends, inside=inside)
+    assert "make a user namespace" in line
 
 
 def test_container_without_its_filter(cache):
     """Its root has no uid that is not the host's root to give to a cell."""
     prepare = MASKED_PROC + READ_ONLY_CGROUPS + CONTAINER_FILES
     inside = ["/usr/bin/setpriv", "--bounding-set", CONTAINER_CAPABILITIES]
-    status, report = doctor(cache, prepare, inside=inside)
-    assert status == 125
-    blocked(report, "--cap-add SYS_ADMIN", "systempaths=unconfined")
-    assert "run hutch as an ordinary user" in refused(cache, prepare, inside=inside)
+    mends = ["--cap-add SYS_ADMIN", "systempaths=unconfined"]
+    line = no_cell_runs(cache, prepare, mends=mends, inside=inside)
+    assert "run hutch as an ordinary user" in line
 
 
 def test_user_in_a_container_without_its_filter(users):
     """For a user the masks over /proc are next."""
     prepare = MASKED_PROC + READ_ONLY_CGROUPS + CONTAINER_FILES
     how = {"hutch": str(users / "bin/hutch"), "inside": NOBODY}
-    status, report = doctor(users / "cache", prepare, **how)
-    assert status == 125
-    blocked(report, "--security-opt systempaths=unconfined")
-    assert "mount proc" in refused(users / "cache", prepare, **how)
+    mends = ["--security-opt systempaths=unconfined"]
+    line = no_cell_runs(users / "cache", prepare, mends=mends, **how)
+    assert "mount proc" in line
 
 
 def test_restricted_container(cache):
@@ -213,10 +213,8 @@ def test_restricted_container(cache):
         "inside": ["/usr/bin/setpriv", "--no-new-privs", "--bounding-set", CONTAINER_CAPABILITIES],
         "options": ["--user", "--map-root-user", "--mount"],
     }
-    status, report = doctor(cache, prepare, **how)
-    assert status == 125
-    blocked(report, "user.max_user_namespaces")
-    assert "make a user namespace" in refused(cache, prepare, **how)
+    line = no_cell_runs(cache, prepare, mends=["user.max_user_namespaces"], **how)
+    assert "make a user namespace" in line
 
 
 def test_apparmor_rule(users):
@@ -227,7 +225,5 @@ echo 1 >/proc/sys/kernel/apparmor_restrict_unprivileged_userns
 """
     inside = [WITHOUT_LAYER, "--answer", "EPERM", "mount", "--", *NOBODY]
     how = {"hutch": str(users / "bin/hutch"), "inside": inside}
-    status, report = doctor(users / "cache", prepare, **how)
-    assert status == 125
-    blocked(report, "kernel.apparmor_restrict_unprivileged_userns=0")
-    refused(users / "cache", prepare, **how)
+    mends = ["kernel.apparmor_restrict_unprivileged_userns=0"]
+    no_cell_runs(users / "cache", prepare, mends=mends, **how)

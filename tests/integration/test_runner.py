@@ -1,30 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The python runner without a cell: an interpreter is started the way a cell
-starts it, with this test at the other end of the channel. Where the promise is
-"as the plain interpreter", the same program is run by it and compared.
+The python runner by itself. Where the promise is "as the plain interpreter", the
+same program is run by it and compared.
 
 HUTCH_TEST_PYTHON names the interpreter, /usr/bin/python3 by default.
 """
 
 import ast
+import contextlib
+import itertools
 import json
 import os
 import re
-import select
 import signal
-import socket
 import struct
 import subprocess
-import threading
-from collections import namedtuple
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import channel  # noqa: E402
+from channel import (  # noqa: E402
+    COMPILE,
+    DEADLINE_SECONDS,
+    ENV,
+    GATE,
+    MAX_ERROR,
+    MAX_VALUE,
+    RUN,
+    VERDICT,
+    Result,
+    assert_ok,
+    decode_error,
+    entries,
+    frame,
+    header,
+)
+
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "src/guest/runner.py"
-WIRE_H = ROOT / "src/sandbox/wire.h"
 PYTHON = os.environ.get("HUTCH_TEST_PYTHON", "/usr/bin/python3")
 OPTIONS = ["-I", "-B", "-X", "utf8"]
 VERSION = tuple(
@@ -39,16 +55,9 @@ VERSION = tuple(
 RUNNER_NAME = "<hutch>"
 
 CHANNEL_FD = 1000
-ENV, RUN, GATE, VALUE, ERROR, VERDICT = 1, 2, 3, 16, 17, 18
-COMPILE = 1
 TIDY = 1
 ALLOWED_ONLY = 1
 REFUSED = 126
-MAX_VALUE, MAX_ERROR = 1 << 20, 64 << 10
-DEADLINE_SECONDS = 30
-
-Error = namedtuple("Error", "type message line errno flags")
-Result = namedtuple("Result", "status stdout stderr value error frames verdict")
 
 
 # -- the harness -------------------------------------------------------------------
@@ -65,90 +74,14 @@ def runner(tmp_path_factory):
     return target
 
 
-class Engine:
-    """The engine's end of one run."""
-
-    def __init__(self, runner, folder, stdin=subprocess.DEVNULL):
-        self.home = folder / "home"
-        self.tmp = folder / "tmp"
-        self.home.mkdir(parents=True, exist_ok=True)
-        self.tmp.mkdir(parents=True)
-        (self.tmp / "run").mkdir()
-        self.program = str(self.tmp / "run/main.py")
-        self.channel, other = socket.socketpair()
-        self.channel.settimeout(DEADLINE_SECONDS)
-        os.dup2(other.fileno(), CHANNEL_FD)
-        other.close()
-        try:
-            self.process = subprocess.Popen(
-                [PYTHON, *OPTIONS, runner, self.program],
-                cwd=self.home,
-                env=environment(self.home, self.tmp),
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=[CHANNEL_FD],
-            )
-        finally:
-            os.close(CHANNEL_FD)
-
-    def send(self, kind, payload, exec_id=1, flags=0):
-        self.channel.sendall(struct.pack("=IHHI", len(payload), kind, flags, exec_id) + payload)
-
-    def receive(self):
-        """The next frame, or None at the end of the channel."""
-        header = self._receive_exactly(12)
-        if header is None:
-            return None
-        length, kind, flags, exec_id = struct.unpack("=IHHI", header)
-        return kind, flags, exec_id, self._receive_exactly(length)
-
-    def _receive_exactly(self, count):
-        data = b""
-        while len(data) < count:
-            try:
-                piece = self.channel.recv(count - len(data))
-            except ConnectionResetError:  # frames of ours that it never read
-                piece = b""
-            if not piece:
-                assert not data, "a frame was cut"
-                return None
-            data += piece
-        return data
-
-    def expect_stdout(self, text):
-        """Waits until the program has printed this and no more."""
-        data = b""
-        fd = self.process.stdout.fileno()
-        while data != text:
-            assert select.select([fd], [], [], DEADLINE_SECONDS)[0], f"only {data} was printed"
-            piece = os.read(fd, len(text))
-            data += piece
-            assert piece and text.startswith(data)
-
-    def finish(self, input=None):
-        """Reads everything to its end."""
-        frames = []
-        reader = threading.Thread(target=lambda: frames.extend(iter(self.receive, None)))
-        reader.start()
-        stdout, stderr = self.process.communicate(input, timeout=DEADLINE_SECONDS)
-        reader.join()
-        self.channel.close()
-        values = [frame[3].decode() for frame in frames if frame[0] == VALUE]
-        errors = [decode_error(frame) for frame in frames if frame[0] == ERROR]
-        verdicts = [frame[3] for frame in frames if frame[0] == VERDICT]
-        assert len(values) <= 1 and len(errors) <= 1 and len(verdicts) <= 1
-        assert len(frames) == len(values) + len(errors) + len(verdicts)
-        assert not verdicts or frames[0][0] == VERDICT
-        return Result(
-            self.process.returncode,
-            stdout,
-            stderr,
-            values[0] if values else None,
-            errors[0] if errors else None,
-            frames,
-            verdicts[0] if verdicts else None,
-        )
+class Engine(channel.Engine):
+    def __init__(self, runner, folder, stdin):
+        home, tmp = folder / "home", folder / "tmp"
+        home.mkdir(parents=True)
+        (tmp / "run").mkdir(parents=True)
+        self.program = str(tmp / "run/main.py")
+        command = [PYTHON, *OPTIONS, runner, self.program]
+        super().__init__(command, CHANNEL_FD, home, environment(home, tmp), stdin)
 
 
 def environment(home, tmp):
@@ -161,28 +94,16 @@ def environment(home, tmp):
     }
 
 
-def decode_error(frame):
-    _, flags, _, payload = frame
-    assert len(payload) <= MAX_ERROR
-    line, length, errno = struct.unpack("=IIi", payload[:12])
-    rest = payload[12:]
-    return Error(rest[:length].decode(), rest[length:].decode(), line, errno, flags)
-
-
 @pytest.fixture
 def start(runner, tmp_path):
-    engines = []
+    numbers = itertools.count()
+    with contextlib.ExitStack() as engines:
 
-    def start(stdin=subprocess.DEVNULL):
-        engines.append(Engine(runner, tmp_path / str(len(engines)), stdin))
-        return engines[-1]
+        def start(stdin=subprocess.DEVNULL):
+            folder = tmp_path / str(next(numbers))
+            return engines.enter_context(Engine(runner, folder, stdin))
 
-    yield start
-    for engine in engines:
-        engine.channel.close()
-        if engine.process.poll() is None:
-            engine.process.kill()
-            engine.process.wait()
+        yield start
 
 
 @pytest.fixture
@@ -192,10 +113,9 @@ def run(start):
     def run(code, stdin=None, env=None, gate=None, allowed_only=False, tidy=False):
         engine = start(subprocess.DEVNULL if stdin is None else subprocess.PIPE)
         if env:
-            engine.send(ENV, b"".join(f"{k}={v}".encode() + b"\0" for k, v in env.items()))
+            engine.send(ENV, entries(f"{k}={v}" for k, v in env.items()))
         if gate is not None:
-            payload = b"".join(entry.encode() + b"\0" for entry in gate)
-            engine.send(GATE, payload, flags=ALLOWED_ONLY if allowed_only else 0)
+            engine.send(GATE, entries(gate), flags=ALLOWED_ONLY if allowed_only else 0)
         code = code if isinstance(code, bytes) else code.encode()
         engine.send(RUN, code, flags=TIDY if tidy else 0)
         result = engine.finish(stdin)
@@ -232,31 +152,12 @@ def plain(tmp_path):
             done.returncode,
             done.stdout.replace(name, b"main.py").decode(errors="replace"),
             done.stderr.replace(name, b"main.py").decode(errors="replace"),
-            None,
-            None,
-            None,
-            None,
         )
 
     return plain
 
 
-def assert_ok(result, stdout=""):
-    assert (result.status, result.stdout, result.stderr) == (0, stdout, "")
-    assert result.error is None
-
-
 # -- the wire ----------------------------------------------------------------------
-
-
-def header_constants():
-    text = WIRE_H.read_text()
-    found = re.findall(r"#define (WIRE_\w+) (.+?)(?:\s*/\*.*)?$", text, re.M)
-    found += re.findall(r"^\s+(WIRE_\w+) = (\d+),", text, re.M)
-    return {
-        name: eval(re.sub(r"(\d)u\b", r"\1", value))  # numbers, shifts, sums
-        for name, value in found
-    }
 
 
 def runner_constants():
@@ -268,18 +169,15 @@ def runner_constants():
 
 
 def test_constants_are_those_of_the_header():
-    header, ours = header_constants(), runner_constants()
+    header, ours = channel.header_constants(), runner_constants()
     assert len(ours) == 20
     assert {name: header[name] for name in ours} == ours
-    assert (header["WIRE_ENV"], header["WIRE_RUN"]) == (ENV, RUN)
-    assert (header["WIRE_VALUE"], header["WIRE_ERROR"]) == (VALUE, ERROR)
-    assert (header["WIRE_GATE"], header["WIRE_VERDICT"]) == (GATE, VERDICT)
     assert (header["WIRE_RUN_TIDY"], header["WIRE_GATE_ALLOWED_ONLY"]) == (TIDY, ALLOWED_ONLY)
     assert header["WIRE_EXIT_REFUSED"] == REFUSED
 
 
 def test_layouts_are_those_of_the_header():
-    fields = dict(re.findall(r"struct (\w+) \{(.*?)\n\};", WIRE_H.read_text(), re.S))
+    fields = dict(re.findall(r"struct (\w+) \{(.*?)\n\};", channel.WIRE_H.read_text(), re.S))
     for name, expected in {
         "wire_header": ["uint32_t length", "uint16_t type", "uint16_t flags", "uint32_t exec_id"],
         "wire_error": ["uint32_t line", "uint32_t type_length", "int32_t sys_errno"],
@@ -288,39 +186,22 @@ def test_layouts_are_those_of_the_header():
 
 
 def test_request_in_single_bytes(start):
-    engine = start()
-    env, code = b"A=1\0B=x=y\0", b"import os; print(os.environ['A'], os.environ['B'])\n7"
-    data = struct.pack("=IHHI", len(env), ENV, 0, 9) + env
-    data += struct.pack("=IHHI", len(code), RUN, 0, 9) + code
-    for i in range(len(data)):
-        engine.channel.sendall(data[i : i + 1])
-    result = engine.finish()
-    assert (result.status, result.stdout) == (0, b"1 x=y\n")
-    assert result.frames == [(VALUE, 0, 9, b"7")]
+    code = b"import os; print(os.environ['A'], os.environ['B'])\n7"
+    channel.assert_takes_single_bytes(start(), code)
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        struct.pack("=IHHI", 10, RUN, 0, 1) + b"short",
-        struct.pack("=IHHI", 5, 99, 0, 1) + b"12345",
-        struct.pack("=IHHI", (1 << 20) + 1, RUN, 0, 1),
-        (struct.pack("=IHHI", 4, ENV, 0, 1) + b"A=1\0") * 2,
-        (struct.pack("=IHHI", 4, GATE, 0, 1) + b"mos\0") * 2,
-        struct.pack("=IHHI", 4, GATE, 0, 1) + b"mos\0" + struct.pack("=IHHI", 4, ENV, 0, 1),
-        struct.pack("=IHHI", 1028001, GATE, 0, 1),
-        struct.pack("=IHHI", 3, GATE, 0, 1) + b"m\xff\0",
+        *channel.NO_REQUESTS,
+        frame(GATE, b"mos\0") * 2,
+        frame(GATE, b"mos\0") + header(4, ENV),
+        header(1028001, GATE),
+        frame(GATE, b"m\xff\0"),
     ],
 )
 def test_no_request(start, data):
-    engine = start()
-    engine.channel.sendall(data)
-    engine.channel.shutdown(socket.SHUT_WR)
-    result = engine.finish()
-    assert result.status == 125
-    assert result.stderr == b"hutch: the python runner got no request\n"
-    assert not result.frames
+    channel.assert_refuses(start(), "python", data)
 
 
 def test_no_channel(runner, tmp_path):
@@ -1513,10 +1394,7 @@ def test_engine_is_gone(start, disposition, end, status):
         f"atexit.register(print, 'bye')\nprint('ready')\nsys.stdin.read()\n{end}"
     )
     engine.send(RUN, code.encode())
-    engine.expect_stdout(b"ready\n")
-    engine.channel.close()
-    stdout, _ = engine.process.communicate(b"", timeout=DEADLINE_SECONDS)
-    assert (engine.process.returncode, stdout) == (status, b"bye\n")
+    channel.assert_ends_without_engine(engine, status)
 
 
 def test_signal_disposition_is_given_back(run):

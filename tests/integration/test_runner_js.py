@@ -1,30 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The javascript runner without a cell: node is started the way a cell starts it,
-with this test at the other end of the channel. Where the promise is "as plain
-node", the same program is run by it and compared, byte for byte.
+The javascript runner by itself. Where the promise is "as plain node", the same
+program is run by it and compared, byte for byte.
 
 HUTCH_TEST_NODE names the interpreter, /usr/bin/node by default.
 """
 
+import contextlib
+import itertools
 import json
 import os
 import re
-import select
 import shutil
 import signal
-import socket
-import struct
 import subprocess
-import threading
-from collections import namedtuple
+import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import channel  # noqa: E402
+from channel import (  # noqa: E402
+    COMPILE,
+    DEADLINE_SECONDS,
+    ENV,
+    IMPORT,
+    MAX_VALUE,
+    RUN,
+    Result,
+    assert_ok,
+    entries,
+)
+
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "src/guest/runner.cjs"
-WIRE_H = ROOT / "src/sandbox/wire.h"
 NODE = os.environ.get("HUTCH_TEST_NODE", "/usr/bin/node")
 ACORN = Path("/usr/share/nodejs/acorn/dist/acorn.js")
 FACTS = json.loads(
@@ -41,13 +51,6 @@ VERSION = tuple(map(int, FACTS[0].split(".")))
 STRIPS_TYPES = FACTS[1]
 
 CHANNEL_FD = 15
-ENV, RUN, VALUE, ERROR = 1, 2, 16, 17
-COMPILE, IMPORT = 1, 2
-MAX_VALUE, MAX_ERROR = 1 << 20, 64 << 10
-DEADLINE_SECONDS = 30
-
-Error = namedtuple("Error", "type message line errno flags")
-Result = namedtuple("Result", "status stdout stderr value error frames")
 
 
 # -- the harness -------------------------------------------------------------------
@@ -66,107 +69,29 @@ def environment(home):
     return {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
 
 
-class Engine:
-    """The engine's end of one run."""
-
-    def __init__(self, library, folder, stdin=subprocess.DEVNULL):
-        self.home = folder / "home"
-        self.home.mkdir(parents=True)
-        self.link = folder / "main"
-        self.channel, other = socket.socketpair()
-        self.channel.settimeout(DEADLINE_SECONDS)
-        os.dup2(other.fileno(), CHANNEL_FD)
-        other.close()
-        try:
-            self.process = subprocess.Popen(
-                [NODE, "-r", library / "runner.cjs", self.link],
-                cwd=self.home,
-                env=environment(self.home),
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=[CHANNEL_FD],
-            )
-        finally:
-            os.close(CHANNEL_FD)
-
-    def send(self, kind, payload, exec_id=1):
-        self.channel.sendall(struct.pack("=IHHI", len(payload), kind, 0, exec_id) + payload)
-
-    def receive(self):
-        """The next frame, or None at the end of the channel."""
-        header = self._receive_exactly(12)
-        if header is None:
-            return None
-        length, kind, flags, exec_id = struct.unpack("=IHHI", header)
-        return kind, flags, exec_id, self._receive_exactly(length)
-
-    def _receive_exactly(self, count):
-        data = b""
-        while len(data) < count:
-            try:
-                piece = self.channel.recv(count - len(data))
-            except ConnectionResetError:  # frames of ours that it never read
-                piece = b""
-            if not piece:
-                assert not data, "a frame was cut"
-                return None
-            data += piece
-        return data
-
-    def expect_stdout(self, text):
-        """Waits until the program has printed this and no more."""
-        data = b""
-        fd = self.process.stdout.fileno()
-        while data != text:
-            assert select.select([fd], [], [], DEADLINE_SECONDS)[0], f"only {data} was printed"
-            piece = os.read(fd, len(text))
-            data += piece
-            assert piece and text.startswith(data)
+class Engine(channel.Engine):
+    def __init__(self, library, folder, stdin):
+        home = folder / "home"
+        home.mkdir(parents=True)
+        command = [NODE, "-r", library / "runner.cjs", folder / "main"]
+        super().__init__(command, CHANNEL_FD, home, environment(home), stdin)
 
     def finish(self, input=None):
-        """Reads everything to its end."""
-        frames = []
-        reader = threading.Thread(target=lambda: frames.extend(iter(self.receive, None)))
-        reader.start()
-        stdout, stderr = self.process.communicate(input, timeout=DEADLINE_SECONDS)
-        reader.join()
-        self.channel.close()
-        values = [frame[3].decode() for frame in frames if frame[0] == VALUE]
-        errors = [decode_error(frame) for frame in frames if frame[0] == ERROR]
-        assert len(values) <= 1 and len(errors) <= 1 and len(frames) == len(values) + len(errors)
-        return Result(
-            self.process.returncode,
-            stdout,
-            stderr,
-            values[0] if values else None,
-            errors[0] if errors else None,
-            frames,
-        )
-
-
-def decode_error(frame):
-    _, flags, _, payload = frame
-    assert len(payload) <= MAX_ERROR
-    line, length, errno = struct.unpack("=IIi", payload[:12])
-    rest = payload[12:]
-    return Error(rest[:length].decode(), rest[length:].decode(), line, errno, flags)
+        result = super().finish(input)
+        assert result.verdict is None  # only the python runner judges
+        return result
 
 
 @pytest.fixture
 def start(library, tmp_path):
-    engines = []
+    numbers = itertools.count()
+    with contextlib.ExitStack() as engines:
 
-    def start(stdin=subprocess.DEVNULL):
-        engines.append(Engine(library, tmp_path / str(len(engines)), stdin))
-        return engines[-1]
+        def start(stdin=subprocess.DEVNULL):
+            folder = tmp_path / str(next(numbers))
+            return engines.enter_context(Engine(library, folder, stdin))
 
-    yield start
-    for engine in engines:
-        engine.channel.close()
-        if engine.process.poll() is None:
-            engine.process.kill()
-            engine.process.wait()
+        yield start
 
 
 @pytest.fixture
@@ -180,7 +105,7 @@ def run(start):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         if env:
-            engine.send(ENV, b"".join(f"{k}={v}".encode() + b"\0" for k, v in env.items()))
+            engine.send(ENV, entries(f"{k}={v}" for k, v in env.items()))
         engine.send(RUN, code if isinstance(code, bytes) else code.encode())
         return readable(engine.finish(stdin), engine.home)
 
@@ -223,70 +148,30 @@ def plain(tmp_path):
             capture_output=True,
             timeout=DEADLINE_SECONDS,
         )
-        result = Result(done.returncode, done.stdout, done.stderr, None, None, None)
-        return readable(result, home)
+        return readable(Result(done.returncode, done.stdout, done.stderr), home)
 
     return plain
-
-
-def assert_ok(result, stdout=""):
-    assert (result.status, result.stdout, result.stderr) == (0, stdout, "")
-    assert result.error is None
 
 
 # -- the wire ----------------------------------------------------------------------
 
 
-def constants(text, pattern):
-    """Names and the values of their expressions: numbers, shifts, sums."""
-    return {
-        name: eval(re.sub(r"(\d)u\b", r"\1", value))
-        for name, value in re.findall(pattern, text, re.M)
-    }
-
-
 def test_constants_are_those_of_the_header():
-    header = constants(WIRE_H.read_text(), r"#define (WIRE_\w+) (.+?)(?:\s*/\*.*)?$")
-    header |= constants(WIRE_H.read_text(), r"^\s+(WIRE_\w+) = (\d+),")
-    ours = constants(RUNNER.read_text(), r"^const (WIRE_\w+) = (.+);$")
+    header = channel.header_constants()
+    ours = channel.constants(RUNNER.read_text(), r"^const (WIRE_\w+) = (.+);$")
     assert len(ours) == 11
     assert {name: header[name] for name in ours} == ours
     assert header["WIRE_CHANNEL_FD_NODE"] == CHANNEL_FD
-    assert (header["WIRE_ENV"], header["WIRE_RUN"]) == (ENV, RUN)
-    assert (header["WIRE_VALUE"], header["WIRE_ERROR"]) == (VALUE, ERROR)
-    assert (header["WIRE_ERROR_COMPILE"], header["WIRE_ERROR_IMPORT"]) == (COMPILE, IMPORT)
 
 
 def test_request_in_single_bytes(start):
-    engine = start()
-    env, code = b"A=1\0B=x=y\0", b"console.log(process.env.A, process.env.B)\n7"
-    data = struct.pack("=IHHI", len(env), ENV, 0, 9) + env
-    data += struct.pack("=IHHI", len(code), RUN, 0, 9) + code
-    for i in range(len(data)):
-        engine.channel.sendall(data[i : i + 1])
-    result = engine.finish()
-    assert (result.status, result.stdout) == (0, b"1 x=y\n")
-    assert result.frames == [(VALUE, 0, 9, b"7")]
+    code = b"console.log(process.env.A, process.env.B)\n7"
+    channel.assert_takes_single_bytes(start(), code)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        struct.pack("=IHHI", 10, RUN, 0, 1) + b"short",
-        struct.pack("=IHHI", 5, 99, 0, 1) + b"12345",
-        struct.pack("=IHHI", (1 << 20) + 1, RUN, 0, 1),
-        (struct.pack("=IHHI", 4, ENV, 0, 1) + b"A=1\0") * 2,
-    ],
-)
+@pytest.mark.parametrize("data", channel.NO_REQUESTS)
 def test_no_request(start, data):
-    engine = start()
-    engine.channel.sendall(data)
-    engine.channel.shutdown(socket.SHUT_WR)
-    result = engine.finish()
-    assert result.status == 125
-    assert result.stderr == b"hutch: the javascript runner got no request\n"
-    assert not result.frames
+    channel.assert_refuses(start(), "javascript", data)
 
 
 def test_no_channel(library, tmp_path):
@@ -1033,7 +918,4 @@ def test_engine_is_gone(start, end, status):
         f"require('fs').readSync(0, Buffer.alloc(1))\n{end}"
     )
     engine.send(RUN, code.encode())
-    engine.expect_stdout(b"ready\n")
-    engine.channel.close()
-    stdout, _ = engine.process.communicate(b"", timeout=DEADLINE_SECONDS)
-    assert (engine.process.returncode, stdout) == (status, b"bye\n")
+    channel.assert_ends_without_engine(engine, status)

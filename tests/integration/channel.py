@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A runner without a cell: its interpreter is started the way a cell starts it,
+with the test at the other end of the channel. What both runners' tests share.
+"""
+
+import os
+import re
+import select
+import socket
+import struct
+import subprocess
+import threading
+from collections import namedtuple
+from pathlib import Path
+
+WIRE_H = Path(__file__).resolve().parents[2] / "src/sandbox/wire.h"
+ENV, RUN, GATE, VALUE, ERROR, VERDICT = 1, 2, 3, 16, 17, 18
+COMPILE, IMPORT = 1, 2
+MAX_VALUE, MAX_ERROR = 1 << 20, 64 << 10
+DEADLINE_SECONDS = 30
+
+Error = namedtuple("Error", "type message line errno flags")
+RESULT_FIELDS = "status stdout stderr value error frames verdict"
+Result = namedtuple("Result", RESULT_FIELDS, defaults=[None] * 4)
+
+
+def header(length, kind, exec_id=1, flags=0):
+    return struct.pack("=IHHI", length, kind, flags, exec_id)
+
+
+def frame(kind, payload, exec_id=1, flags=0):
+    return header(len(payload), kind, exec_id, flags) + payload
+
+
+def entries(items):
+    """The payload of an ENV or a GATE."""
+    return b"".join(item.encode() + b"\0" for item in items)
+
+
+# What a channel may bring that is no request, to either runner.
+NO_REQUESTS = [
+    b"",
+    header(10, RUN) + b"short",
+    frame(99, b"12345"),
+    header((1 << 20) + 1, RUN),
+    frame(ENV, b"A=1\0") * 2,
+]
+
+
+class Engine:
+    """The engine's end of one run; as a context manager it ends the process."""
+
+    def __init__(self, command, channel_fd, home, env, stdin):
+        self.home = home
+        self.channel, other = socket.socketpair()
+        self.channel.settimeout(DEADLINE_SECONDS)
+        os.dup2(other.fileno(), channel_fd)
+        other.close()
+        try:
+            self.process = subprocess.Popen(
+                command,
+                cwd=home,
+                env=env,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[channel_fd],
+            )
+        finally:
+            os.close(channel_fd)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.channel.close()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def send(self, kind, payload, exec_id=1, flags=0):
+        self.channel.sendall(frame(kind, payload, exec_id, flags))
+
+    def receive(self):
+        """The next frame, or None at the end of the channel."""
+        header = self._receive_exactly(12)
+        if header is None:
+            return None
+        length, kind, flags, exec_id = struct.unpack("=IHHI", header)
+        return kind, flags, exec_id, self._receive_exactly(length)
+
+    def _receive_exactly(self, count):
+        data = b""
+        while len(data) < count:
+            try:
+                piece = self.channel.recv(count - len(data))
+            except ConnectionResetError:  # frames of ours that it never read
+                piece = b""
+            if not piece:
+                assert not data, "a frame was cut"
+                return None
+            data += piece
+        return data
+
+    def expect_stdout(self, text):
+        """Waits until the program has printed this and no more."""
+        data = b""
+        fd = self.process.stdout.fileno()
+        while data != text:
+            assert select.select([fd], [], [], DEADLINE_SECONDS)[0], f"only {data} was printed"
+            piece = os.read(fd, len(text))
+            data += piece
+            assert piece and text.startswith(data)
+
+    def finish(self, input=None):
+        """Reads everything to its end."""
+        frames = []
+        reader = threading.Thread(target=lambda: frames.extend(iter(self.receive, None)))
+        reader.start()
+        stdout, stderr = self.process.communicate(input, timeout=DEADLINE_SECONDS)
+        reader.join()
+        self.channel.close()
+        values = [frame[3].decode() for frame in frames if frame[0] == VALUE]
+        errors = [decode_error(frame) for frame in frames if frame[0] == ERROR]
+        verdicts = [frame[3] for frame in frames if frame[0] == VERDICT]
+        assert len(values) <= 1 and len(errors) <= 1 and len(verdicts) <= 1
+        assert len(frames) == len(values) + len(errors) + len(verdicts)
+        assert not verdicts or frames[0][0] == VERDICT
+        return Result(
+            self.process.returncode,
+            stdout,
+            stderr,
+            values[0] if values else None,
+            errors[0] if errors else None,
+            frames,
+            verdicts[0] if verdicts else None,
+        )
+
+
+def decode_error(frame):
+    _, flags, _, payload = frame
+    assert len(payload) <= MAX_ERROR
+    line, length, errno = struct.unpack("=IIi", payload[:12])
+    rest = payload[12:]
+    return Error(rest[:length].decode(), rest[length:].decode(), line, errno, flags)
+
+
+def assert_ok(result, stdout=""):
+    assert (result.status, result.stdout, result.stderr) == (0, stdout, "")
+    assert result.error is None
+
+
+def assert_takes_single_bytes(engine, code):
+    """A request in single bytes; code prints the variables A and B, and its value is 7."""
+    for byte in frame(ENV, b"A=1\0B=x=y\0", 9) + frame(RUN, code, 9):
+        engine.channel.sendall(bytes([byte]))
+    result = engine.finish()
+    assert (result.status, result.stdout) == (0, b"1 x=y\n")
+    assert result.frames == [(VALUE, 0, 9, b"7")]
+
+
+def assert_refuses(engine, language, data):
+    """The bytes are no request of the runner of that language."""
+    engine.channel.sendall(data)
+    engine.channel.shutdown(socket.SHUT_WR)
+    result = engine.finish()
+    assert result.status == 125
+    assert result.stderr == f"hutch: the {language} runner got no request\n".encode()
+    assert not result.frames
+
+
+def assert_ends_without_engine(engine, status):
+    """The program, which has printed "ready" and reads, ends as by itself, with "bye"."""
+    engine.expect_stdout(b"ready\n")
+    engine.channel.close()
+    stdout, _ = engine.process.communicate(b"", timeout=DEADLINE_SECONDS)
+    assert (engine.process.returncode, stdout) == (status, b"bye\n")
+
+
+def constants(text, pattern):
+    """Names and the values of their expressions: numbers, shifts, sums."""
+    return {
+        name: eval(re.sub(r"(\d)u\b", r"\1", value))
+        for name, value in re.findall(pattern, text, re.M)
+    }
+
+
+def header_constants():
+    """Those of wire.h; the ones above are among them."""
+    text = WIRE_H.read_text()
+    found = constants(text, r"#define (WIRE_\w+) (.+?)(?:\s*/\*.*)?$")
+    found |= constants(text, r"^\s+(WIRE_\w+) = (\d+),")
+    assert (found["WIRE_ENV"], found["WIRE_RUN"], found["WIRE_GATE"]) == (ENV, RUN, GATE)
+    assert (found["WIRE_VALUE"], found["WIRE_ERROR"]) == (VALUE, ERROR)
+    assert found["WIRE_VERDICT"] == VERDICT
+    assert (found["WIRE_ERROR_COMPILE"], found["WIRE_ERROR_IMPORT"]) == (COMPILE, IMPORT)
+    return found
