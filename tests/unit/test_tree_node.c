@@ -2,15 +2,14 @@
 /* Asking a node: the real one, and programs that are none. */
 #include "base/clock.h"
 #include "sandbox/namespace/tree_node.h"
+#include "script.h"
 
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -19,12 +18,8 @@
 /* Asks an interpreter that is a shell script. */
 static int ask_script(const char *script, struct node_info *info, struct hutch_error *err)
 {
-    char path[] = "/tmp/hutch-test-node-XXXXXX";
-    auto_close int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_true(dprintf(fd, "#!/bin/sh\n%s\n", script) > 0);
-    assert_int_equal(fchmod(fd, 0755), 0);
-    close(TAKE_FD(fd)); /* a program that is open for writing cannot be run */
+    char path[] = SCRIPT_PATH;
+    assert_true(script_make(path, script));
     int result = node_ask(path, clock_after_ns(20 * NS_PER_SECOND), info, err);
     unlink(path);
     return result;

@@ -2,6 +2,7 @@
 /* Asking a Python interpreter: the real one, and programs that are none. */
 #include "base/clock.h"
 #include "sandbox/namespace/tree_python.h"
+#include "script.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
@@ -38,12 +38,8 @@ static int ask(const char *interpreter, const char *runner, uint64_t within_ns,
 static int ask_script(const char *script, uint64_t within_ns, struct hutch_error *err)
 {
     auto_python_info struct python_info info = {0};
-    char path[] = "/tmp/hutch-test-python-XXXXXX";
-    auto_close int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    assert_true(dprintf(fd, "#!/bin/sh\n%s\n", script) > 0);
-    assert_int_equal(fchmod(fd, 0755), 0);
-    close(TAKE_FD(fd)); /* a program that is open for writing cannot be run */
+    char path[] = SCRIPT_PATH;
+    assert_true(script_make(path, script));
     int result = ask(path, "pass\n", within_ns, &info, err);
     unlink(path);
     return result;
