@@ -12,8 +12,9 @@ without a log.
 
 A skipped case has to be in SKIPS, as SUITE/ID, where ID is its name up to a
 colon, or the program's; else it counts as failed. What failed or was skipped is
-listed, after the notes of test programs (`# note: TEXT`); the last line is `N passed, N failed, N skipped`, and the exit status 1
-if anything failed or nothing ran.
+listed, after the notes of test programs (`# note: TEXT`); the last line is
+`N passed, N failed, N skipped`, and the exit status 1 if anything failed or nothing
+ran.
 """
 import json
 import re

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine [--helper-dir DIR] [--cache-dir DIR] [--python FILE] [--user UID] [--require LAYERS]
- *        TASK...
+ * engine [--helper-dir DIR] [--cache-dir DIR] [--python FILE] [--user UID]
+ *        [--require LAYER]... TASK...
  *
  * A program with an engine, for inject.c to work on. Between its marks it makes
  * an engine, does its tasks on it and frees it. The tasks are "python", "shell",
@@ -13,8 +13,8 @@
  *     {"left": {"descriptors": 0, "memory": 0, "children": false}}
  *
  * where "printed" says that something of the program was printed, which therefore
- * ran. The shell program has to have LAYERS, a mask. With --user all is done as
- * that user.
+ * ran. The shell program has to have each LAYER. With --user all is done as that
+ * user.
  */
 #include "mark.h"
 
@@ -215,7 +215,7 @@ static bool parse_options(int argc, char **argv, struct options *options)
         else if (strcmp(argv[i], "--python") == 0)
             options->engine.python = value;
         else if (strcmp(argv[i], "--require") == 0)
-            options->require = number(value);
+            options->require |= hutch_layer_from_name(value);
         else if (strcmp(argv[i], "--user") != 0 || !become(number(value)))
             return false;
     }

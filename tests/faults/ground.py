@@ -23,8 +23,6 @@ RUN_DIR = pathlib.Path("/run/hutch")
 USER_RUN_DIR = pathlib.Path(f"/tmp/hutch-{NOBODY}")
 # Fields of a result that are the same in each run.
 FIELDS = ("stdout", "stderr", "exit_code", "signal", "timed_out", "error_type", "error", "value")
-LAYERS = """user_ns pid_ns mount_ns net_ns ipc_ns uts_ns cgroup_ns distinct_uid no_caps no_new_privs
-seccomp landlock cgroup_memory cgroup_pids cgroup_cpu rlimits private_root""".split()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,8 +128,8 @@ class Ground:
         paths = ["--helper-dir", str(self.helpers), "--cache-dir", str(cache)]
         paths += ["--python", str(self.python / "bin" / "python3")]
         layers = []
-        if scenario in self.unharmed:
-            layers = ["--require", str(self.unharmed[scenario]["layers"])]
+        for name in self.unharmed.get(scenario, {}).get("layers", []):
+            layers += ["--require", name]
         chosen = SCENARIOS[scenario]
         return [str(self.options.engine), *paths, *layers, *chosen.options, *chosen.tasks]
 
@@ -182,10 +180,9 @@ class Ground:
         results = {outcome["run"]: outcome.get("result") for outcome in outcomes[:-1]}
         if None in results.values():
             raise Broken(f"without a fault: {outcomes}")
-        layers = results.get("shell", {}).get("layers", [])
         self.unharmed[scenario] = {
             "results": results,
-            "layers": sum(1 << LAYERS.index(name) for name in layers),
+            "layers": results.get("shell", {}).get("layers", []),
             "cache": content(cache),
         }
 

@@ -27,10 +27,10 @@ from ground import add_options, content, problems_of_result, wants_all
 
 import report  # of ../conformance, whose path ground has added
 
-# In these nothing of the program can have begun.
 SANITIZED = ("engine", "supervisor")  # the roles with memory that a sanitizer looks at
 LEAVING = ("setns", "unlinkat")  # calls without which something is left
 SWEEP_SECONDS = 0.7  # before the next run is asked to sweep
+# In these nothing of the program can have begun.
 BEFORE_THE_PROGRAM = ("spawn", "worker", "ask", "setup", "launch")
 
 
