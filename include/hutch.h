@@ -127,6 +127,15 @@ HUTCH_PUBLIC uint32_t hutch_layer_from_name(const char *name);
 
 typedef struct hutch_engine hutch_engine;
 
+/* How far an engine prepares cells of Python ahead of requests. The first run of
+ * an engine always starts an interpreter; from the second on a zygote, one warm
+ * interpreter, forks those of the cells. Other languages start one each time. */
+enum hutch_warmth {
+    HUTCH_PARKED = 0, /* some cells wait for requests; fork when none is left */
+    HUTCH_FORKED = 1, /* fork when the request is there */
+    HUTCH_COLD = 2,   /* start an interpreter for each request */
+};
+
 /* What an engine is told at its birth. Zero in a field means its default. */
 struct hutch_engine_options {
     size_t size;            /* set by hutch_engine_options_init */
@@ -143,6 +152,11 @@ struct hutch_engine_options {
                                on cgroup v2 a scope of the user's systemd */
     uint32_t uid_base;      /* first host uid for cells, as root; default 1879048192 */
     uint32_t uid_count;     /* how many; 1 to 65536; default 4096 */
+    uint32_t warmth;        /* enum hutch_warmth */
+    uint32_t parked_cells;  /* how many wait while requests come; 1 to 256, default 4. They go
+                               when none came for a minute */
+    const char *preload;    /* modules that Python cells find loaded, names with commas, at most
+                               1 KiB; one that cannot be loaded is left out, see hutch_doctor */
 };
 
 /* Fills *options with defaults. Cannot fail. */

@@ -27,7 +27,7 @@ MUST_CHECK int fd_pipe(int ret_fds[2]);
 
 /* One packet with count descriptors (at most FD_SEND_MAX) over a Unix socket.
  * 0, or -1 with errno. */
-#define FD_SEND_MAX 8
+#define FD_SEND_MAX 16
 MUST_CHECK int fd_send(int socket, const void *data, size_t length, const int *fds, size_t count);
 
 /* Receives one packet and up to *count descriptors, born close-on-exec.

@@ -25,6 +25,7 @@ struct bench_row {
     const char *const *argv; /* a program, argv[0] absolute; NULL: a cell through the C API */
     enum hutch_language language;
     const char *code; /* of a cell */
+    enum hutch_warmth warmth;
     bool isolated;    /* by hutch; valid only with every layer in force */
     bool optional;    /* left out where the program is missing or does not work */
     const char *bare; /* the row of the interpreter that a cell adds to; or NULL */

@@ -66,10 +66,10 @@ static void append_row_text(const struct bench *bench, const struct bench_row *r
                             struct buf *text)
 {
     if (row->left_out.code != 0) {
-        buf_appendf(text, "%-20s left out: %s\n", row->name, row->left_out.message);
+        buf_appendf(text, "%-28s left out: %s\n", row->name, row->left_out.message);
         return;
     }
-    buf_appendf(text, "%-20s %6zu %9.3f %9.3f %9.3f", row->name, bench->n, p50(bench, row),
+    buf_appendf(text, "%-28s %6zu %9.3f %9.3f %9.3f", row->name, bench->n, p50(bench, row),
                 percentile(bench, row, 99), row->samples_ms[0]);
     if (!bench_row_valid(row)) {
         buf_append_text(text, "  invalid, without ");
@@ -86,7 +86,7 @@ static void append_ratios_text(const struct bench *bench, struct buf *text)
     for (size_t i = 0; base && i < bench->row_count; i++) {
         const struct bench_row *row = &bench->rows[i];
         if (row != base && row->left_out.code == 0)
-            buf_appendf(text, "%-20s %6.2f\n", row->name, ratio_of(bench, row, base));
+            buf_appendf(text, "%-28s %6.2f\n", row->name, ratio_of(bench, row, base));
     }
 }
 
@@ -99,7 +99,7 @@ static void append_added_text(const struct bench *bench, struct buf *text)
         if (!bare)
             continue;
         double added_ms = added_by(bench, row, bare);
-        buf_appendf(text, "%-20s %6.2f over %s (aim: adds at most %.0f ms; %s)\n", row->name,
+        buf_appendf(text, "%-28s %6.2f over %s (aim: adds at most %.0f ms; %s)\n", row->name,
                     added_ms, bare->name, BENCH_AIM_ADDED_MS,
                     added_ms <= BENCH_AIM_ADDED_MS ? "met" : "missed");
     }
@@ -109,7 +109,7 @@ void bench_report_text(const struct bench *bench, struct buf *text)
 {
     struct utsname name = kernel();
 
-    buf_appendf(text, "%-20s %6s %9s %9s %9s\n", "row", "n", "p50 ms", "p99 ms", "min ms");
+    buf_appendf(text, "%-28s %6s %9s %9s %9s\n", "row", "n", "p50 ms", "p99 ms", "min ms");
     for (size_t i = 0; i < bench->row_count; i++)
         append_row_text(bench, &bench->rows[i], text);
     append_ratios_text(bench, text);

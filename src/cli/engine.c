@@ -28,8 +28,8 @@ static int find_cache_dir(const struct settings *settings, struct buf *path,
     return 0;
 }
 
-int cli_engine_new(const struct settings *settings, hutch_engine **ret_engine,
-                   struct problem *problem)
+int cli_engine_new(const struct settings *settings, enum hutch_warmth warmth,
+                   hutch_engine **ret_engine, struct problem *problem)
 {
     struct hutch_error err;
     struct hutch_engine_options options;
@@ -40,6 +40,7 @@ int cli_engine_new(const struct settings *settings, hutch_engine **ret_engine,
     if (buf_check(&cache_dir, &err) < 0)
         return problem_take(problem, &err);
     hutch_engine_options_init(&options);
+    options.warmth = warmth;
     options.cache_dir = cache_dir.data; /* NULL: the library's own default */
     if (hutch_engine_new(&options, ret_engine, &err) < 0)
         return problem_take(problem, &err);

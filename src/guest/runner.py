@@ -34,12 +34,17 @@ sys.path. So this file takes what it needs beforehand, keeps a copy of the
 builtins, and imports nothing afterwards. It must run on CPython 3.9 and later.
 """
 
+import _imp
+import _io
+import atexit
 import builtins
 import gc
 import os
 import sys
-from _frozen_importlib_external import SourceFileLoader
+from _frozen_importlib import ModuleSpec
+from _frozen_importlib_external import ExtensionFileLoader, SourceFileLoader
 from _signal import SIG_IGN, SIGPIPE, signal
+from _weakref import ref
 from os import close, fstat, getpid, makedev, read, write
 
 # _ast creates the types of the syntax tree, which the first compile() would do,
@@ -71,6 +76,7 @@ WIRE_GATE_CALL = "c"
 WIRE_GATE_ATTRIBUTE = "a"
 WIRE_GATE_ALLOWED = "i"
 WIRE_EXIT_REFUSED = 126
+WIRE_EXIT_FAILED = 125
 WIRE_ERROR_COMPILE = 1
 WIRE_MAX_RUN = 1 << 20
 WIRE_MAX_ENV = 100 * (255 + 1 + 32768 + 1)
@@ -86,9 +92,6 @@ PROGRAM = sys.argv[1]
 
 # The name that the last expression's value is put under; no program can use it.
 VALUE_NAME = "<value>"
-
-# Exit status when no request came, as of every failure of hutch itself.
-EXIT_NO_REQUEST = 125
 
 MAX_PAYLOADS = {WIRE_ENV: WIRE_MAX_ENV, WIRE_GATE: WIRE_MAX_GATE, WIRE_RUN: WIRE_MAX_RUN}
 
@@ -110,11 +113,22 @@ CO_COROUTINE = 0x80
 
 # What the program may replace, as it was.
 show_exception = sys.__excepthook__
+current_frames = sys._current_frames
 stop_tracing = sys.settrace
 stop_profiling = sys.setprofile
 streams = (sys.stdout, sys.stderr)
 byte_order = sys.byteorder
 type_name = type.__dict__["__name__"].__get__
+
+REHEARSALS = 20  # more than the interpreter needs to adapt code
+
+BUFFERED = (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom)
+
+# Of a zygote's child: how its process ends, by its pid, and the modules that it
+# has from the zygote.
+ending = {}
+preloaded = {}
+quit_process = [os._exit]
 
 
 # -- the channel ---------------------------------------------------------------
@@ -242,7 +256,7 @@ def receive_request(channel):
 
 def give_up():
     write(2, b"hutch: the python runner got no request\n")
-    os._exit(EXIT_NO_REQUEST)
+    os._exit(WIRE_EXIT_FAILED)
 
 
 def set_environment(payload):
@@ -789,6 +803,7 @@ def hide_runner(hook):
         try:
             hook(kind, error, error.__traceback__)
         except SystemExit:
+            ending.clear()
             raise
         except BaseException as failure:
             # The interpreter would say the same, with a frame of ours.
@@ -821,10 +836,174 @@ def is_event_loop(entry):
     return str(entry.tb_frame.f_globals.get("__name__")).startswith("asyncio.")
 
 
+# -- the zygote ----------------------------------------------------------------
+
+
+def become_zygote(module_path, preload):
+    """
+    Makes of this process one that forks the interpreters of cells, see zygote.h.
+    Returns in each of these, in a cell of its own, when that has got its request.
+    """
+    atexit.register(leave)  # the first one runs last
+    loader = ExtensionFileLoader("hutch_zygote", module_path)
+    zygote = _imp.create_dynamic(ModuleSpec("hutch_zygote", loader, origin=module_path))
+    sys.modules.pop("hutch_zygote", None)
+    quit_process[0] = zygote.quit
+    for name in filter(None, preload.split(",")):
+        try:
+            __import__(name)
+        except BaseException as error:  # the log tells; cells go without it
+            show_exception(type(error), error, error.__traceback__)
+    del getattr(sys, "orig_argv", [])[-2:]  # from 3.10 on
+    buffer_by_line()
+    for _ in range(REHEARSALS):
+        rehearse()
+    preloaded.update(sys.modules)
+    gc.collect()
+    gc.freeze()
+    zygote.serve(WIRE_CHANNEL_FD)
+    reseed()
+    rehearse()  # touches what a program will touch, so that the copies are there
+    if zygote.park():
+        replace_stdin()
+
+
+def reseed():
+    """What fork does not make fresh by itself. The module random does it at the fork."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+    ssl = sys.modules.get("ssl")
+    if ssl is not None:
+        ssl.RAND_add(os.urandom(32), 0.0)
+    # These know a fork by another pid, but zygote and cell may have the same.
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        tempfile._name_sequence = None
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        process.current_process().authkey = os.urandom(32)
+
+
+def rehearse():
+    """
+    What a run does, with a program that does nothing: in the zygote, so that the
+    interpreter has adapted its own code, and in each of its children, so that they
+    have copies of what they will write to.
+    """
+    source = b"import sys\nfor x in 'ab':\n    print(x, end='', file=None if x else x)\nsys.path\n"
+    reading, writing = os.pipe()
+    channel = Channel(writing)
+    channel.send(WIRE_RUN, source)
+    channel.fd = reading
+    source, tidy, _ = receive_request(channel)
+    channel.fd = writing
+    program = Program(source, tidy)
+    store_program(program.source)
+    code = compile_program(program.source, parse_program(program.source))
+    names = {"__builtins__": builtins, "print": print_nothing}
+    try:
+        eval(code, names)
+        send_value(channel, names)
+        raise SystemExit
+    except BaseException as error:
+        report(channel, error, True)
+        exit_status(error)
+    os.unlink(PROGRAM)
+    for fd in (reading, writing):
+        close(fd)
+    os.getcwd()
+    flush_files()
+    flush_streams()
+    gc.collect()
+
+
+def print_nothing(*args, **kwargs):
+    print(end="")
+
+
+def leave():
+    """
+    What the interpreter does at its end, but only to what is the program's: to take
+    the zygote's own objects apart as well would cost more than most programs. Runs
+    after all other handlers. Where it is not plain what is to be done, it does
+    nothing, and the interpreter goes on in its own way.
+    """
+    status = ending.get(getpid())
+    # Threads that still run are the interpreter's to stop before it takes away what
+    # they use.
+    if status is None or len(current_frames()) > 1 or not flush_streams():
+        return
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        vars(sys).pop(name, None)
+    flush_files()
+    left = [name for name, module in sys.modules.items() if preloaded.get(name) is not module]
+    alive = [ref(module) for module in map(sys.modules.pop, left) if type(module) is type(sys)]
+    gc.collect()
+    for module in reversed([module() for module in alive]):
+        if module is not None:
+            empty(vars(module))
+    module = None
+    gc.collect()
+    if flush_streams():
+        quit_process[0](status)
+
+
+def empty(names):
+    """As the interpreter empties a module: names with an underscore first."""
+    for first in (True, False):
+        for name in list(names):
+            if name != "__builtins__" and (name[:1] == "_" and name[1:2] != "_") == first:
+                names[name] = None
+
+
+def flush_files():
+    """
+    Of a file that the program left open the collector may close the lowest layer
+    first; what is in the upper ones is then lost, in the plain interpreter too.
+    """
+    for thing in gc.get_objects():  # without the zygote's
+        if type(thing) in BUFFERED:
+            try:
+                thing.flush()
+            except Exception:  # closed, or a full disk: nobody is left to be told
+                pass
+
+
+def flush_streams():
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except BaseException:
+        return False
+    return True
+
+
+def exit_status(error):
+    """What the interpreter makes of the exception that ends a program; None: more than that."""
+    if isinstance(error, KeyboardInterrupt):
+        return None
+    if not isinstance(error, SystemExit):
+        return 1
+    if error.code is None:
+        return 0
+    return error.code & 0xFF if type(error.code) is int and abs(error.code) < 1 << 31 else None
+
+
+def replace_stdin():
+    """The one that was opened at the start was /dev/null, and may remember it."""
+    stdin = open(0, encoding="utf-8", errors=sys.stdin.errors, newline="\n", closefd=False)
+    stdin.buffer.raw.name = "<stdin>"
+    sys.stdin = sys.__stdin__ = stdin
+
+
 # -- all of it -----------------------------------------------------------------
 
 
 def main():
+    if len(sys.argv) > 2:
+        become_zygote(sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "")
     channel = open_channel()
     watch_forks(channel)
     buffer_by_line()
@@ -849,6 +1028,7 @@ def main():
         stop_tracing(None)
         stop_profiling(None)
         send_value(channel, names)
+        ending[getpid()] = 0
     except BaseException as error:
         del reserve
         stop_tracing(None)
@@ -856,6 +1036,7 @@ def main():
         report(channel, error, compiled)
         if not isinstance(error, SystemExit):
             hide_runner(getattr(sys, "excepthook", show_exception))
+        ending[getpid()] = exit_status(error)
         raise
 
 

@@ -61,8 +61,9 @@ enum wire_type {
 #define WIRE_GATE_ATTRIBUTE 'a' /* os.system, os.*: not to be called */
 #define WIRE_GATE_ALLOWED 'i'   /* math: may be imported */
 
-/* The runner's exit status after a refusal. */
+/* The runner's exit status after a refusal, and where it could do nothing. */
 #define WIRE_EXIT_REFUSED 126
+#define WIRE_EXIT_FAILED 125
 
 /* flags of WIRE_ERROR */
 #define WIRE_ERROR_COMPILE 1 /* the code did not parse; nothing ran */

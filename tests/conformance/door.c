@@ -6,7 +6,8 @@
  *     {"line": 7, "result": {…}}
  *     {"line": 7, "error": {"code": "…", "message": "…", "retry_safe": true}}
  *
- * where "line" is the number of the request. One engine serves all of them;
+ * where "line" is the number of the request. The line "doctor" is answered by
+ * the engine's report as the result. One engine serves all of them;
  * --threads N threads share it, so answers may come in another order. Uses
  * the public API only. Ends with status 0 at the end of its input.
  */
@@ -62,6 +63,8 @@ static int answer(hutch_engine *engine, const char *line, size_t length, char **
     hutch_json_request *request = NULL;
     hutch_result *result = NULL;
 
+    if (length == strlen("doctor") && memcmp(line, "doctor", length) == 0)
+        return hutch_doctor(engine, ret_json, err);
     int code = hutch_json_request_parse(line, length, &request, err);
     if (code >= 0)
         code = hutch_run(engine, hutch_json_request_get(request), NULL, &result, err);
@@ -111,13 +114,13 @@ static void *serve(void *user)
     return NULL;
 }
 
-static unsigned parse_threads(const char *text)
+static unsigned parse_number(const char *text)
 {
-    unsigned threads = 0;
+    unsigned number = 0;
 
-    for (; *text >= '0' && *text <= '9' && threads <= MAX_THREADS; text++)
-        threads = threads * 10 + (unsigned)(*text - '0');
-    return *text == '\0' && threads <= MAX_THREADS ? threads : 0;
+    for (; *text >= '0' && *text <= '9' && number <= MAX_THREADS; text++)
+        number = number * 10 + (unsigned)(*text - '0');
+    return *text == '\0' && number <= MAX_THREADS ? number : 0;
 }
 
 static int parse_options(int argc, char **argv, struct options *options)
@@ -126,7 +129,7 @@ static int parse_options(int argc, char **argv, struct options *options)
     options->threads = 1;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--threads") == 0)
-            options->threads = parse_threads(argv[i + 1]);
+            options->threads = parse_number(argv[i + 1]);
         else if (strcmp(argv[i], "--helper-dir") == 0)
             options->engine.helper_dir = argv[i + 1];
         else if (strcmp(argv[i], "--cache-dir") == 0)
@@ -137,6 +140,12 @@ static int parse_options(int argc, char **argv, struct options *options)
             options->engine.bash = argv[i + 1];
         else if (strcmp(argv[i], "--node") == 0)
             options->engine.node = argv[i + 1];
+        else if (strcmp(argv[i], "--warmth") == 0)
+            options->engine.warmth = parse_number(argv[i + 1]);
+        else if (strcmp(argv[i], "--parked") == 0)
+            options->engine.parked_cells = parse_number(argv[i + 1]);
+        else if (strcmp(argv[i], "--preload") == 0)
+            options->engine.preload = argv[i + 1];
         else
             return -1;
     }
@@ -153,7 +162,7 @@ int main(int argc, char **argv)
     if (parse_options(argc, argv, &options) < 0) {
         fprintf(stderr,
                 "usage: door [--threads N] [--helper-dir DIR] [--cache-dir DIR] [--python FILE] "
-                "[--bash FILE] [--node FILE]\n");
+                "[--bash FILE] [--node FILE] [--warmth 0|1|2] [--parked N] [--preload NAMES]\n");
         return 2;
     }
     if (hutch_engine_new(&options.engine, &door.engine, &err) < 0) {

@@ -198,10 +198,13 @@ class CDoor:
 
     name = "c"
 
-    def __init__(self, program, backend, cache_dir, threads, helper_dir=None, account=None):
+    def __init__(
+        self, program, backend, cache_dir, threads, helper_dir=None, account=None, options=()
+    ):
         account = account or accounts.Account()
         self.backend = backend
-        command = [*account.command, str(program), "--threads", str(threads), "--cache-dir", str(cache_dir)]
+        command = [*account.command, str(program), *options]
+        command += ["--threads", str(threads), "--cache-dir", str(cache_dir)]
         if helper_dir:
             command += ["--helper-dir", str(helper_dir)]
         self.process = subprocess.Popen(

@@ -116,6 +116,7 @@ class Host:
         self.token = secrets.token_hex(8)
         self.name = socket.gethostname()
         self.cgroup = f"escape-suite-{self.token}"
+        self.standing = frozenset()  # pids that stay from case to case
         self.homes = {}  # hierarchy -> the cgroup where the suite was before
         self.groups = []
         try:
@@ -188,7 +189,7 @@ class Host:
             and UID_BASE <= p.uid < UID_BASE + UID_COUNT
             and (not self.groups or self.cgroup in read(f"/proc/{p.pid}/cgroup"))
         }
-        return {p for p in found | strangers if p.pid != os.getpid()}
+        return {p for p in found | strangers if p.pid not in {os.getpid(), *self.standing}}
 
     @staticmethod
     def _family():

@@ -35,6 +35,9 @@ import report
 
 NOBODY = 65534
 
+# enum hutch_warmth: interpreters by a zygote, or each by itself.
+FORKED, COLD = "1", "2"
+
 
 class Suite:
     """What cases share: the doors, the host, and the host's secrets."""
@@ -66,10 +69,38 @@ class Suite:
         marker = {"ESCAPE_MARKER": self.marker}
         return doors.CliDoor(self.options.hutch, None, self.cache, prefix, marker, self.account)
 
-    def open_door(self, threads):
+    def open_door(self, threads, warmth=COLD):
         """An engine of its own."""
-        program, helpers = self.options.door_program, self.options.helper_dir
-        return doors.CDoor(program, None, self.cache, threads, helpers, self.account)
+        return doors.CDoor(
+            self.options.door_program,
+            None,
+            self.cache,
+            threads,
+            self.options.helper_dir,
+            self.account,
+            ("--warmth", warmth),
+        )
+
+    def warm_up(self):
+        """
+        Until the cells of the door c come from its zygote, which is to be there before
+        and after each case.
+        """
+
+        def is_warm():
+            self.door.run({"code": "print(1)"})
+            return self.door.send("doctor").result["cells"]["starts"]["forked"] > 0
+
+        if not host.until(is_warm, 60):
+            raise doors.DoorFailure("the door c has no zygote")
+        supervisors = [p.pid for p in self.host.processes() if p.parent == self.door.pid]
+
+        def find_standing():
+            found = [p.pid for p in self.host.processes() if p.parent in supervisors]
+            return found if len(found) == 2 else []  # the zygote, and PID 1 of its cell
+
+        host.until(find_standing, 10)
+        self.host.standing = frozenset(find_standing())
 
     def prepare(self):
         """Lays out the host's secrets, opens the doors, and makes the runs that may
@@ -78,7 +109,7 @@ class Suite:
         for place in ("/root", "/tmp", "/home", "/dev/shm", "/run"):
             self.files.append(pathlib.Path(place) / f"escape-{self.host.token}")
             self.files[-1].write_text(self.marker)
-        self.door = self.open_door(16)
+        self.door = self.open_door(16, FORKED)
         for door in (self.cli, self.door):
             for language, code in (("python", "print(1)"), ("shell", "echo 1")):
                 outcome = door.run({"code": code, "language": language})
@@ -87,6 +118,7 @@ class Suite:
                         f"no cell can be started through {door.name}: "
                         f"{outcome.error or outcome.result}"
                     )
+        self.warm_up()
 
     def door_for(self, request):
         """The command line where it can say all of the request, else the C API."""

@@ -15,7 +15,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: seccomp_exec PROGRAM [ARGUMENT ...]\n");
         return 2;
     }
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || seccomp_install() < 0) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || seccomp_install(SECCOMP_CELL) < 0) {
         perror("seccomp_exec: install the filter");
         return 125;
     }

@@ -60,12 +60,43 @@ static void root_of_the_host_is_known(void **state)
     assert_false(proc_text_uid_0_is_root(""));
 }
 
+static void a_pidfd_tells_its_pid(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        proc_text_pid("pos:\t0\nflags:\t02000002\nmnt_id:\t15\nPid:\t4711\nNSpid:\t4711\n"), 4711);
+    assert_int_equal(proc_text_pid("pos:\t0\nPid:\t-1\n"), 0); /* dead and reaped */
+    assert_int_equal(proc_text_pid("Pid:\t7\n"), 0);
+    assert_int_equal(proc_text_pid("\nPid:\t99999999999\n"), 0);
+    assert_int_equal(proc_text_pid(""), 0);
+}
+
+#define SOCKSTAT(used, inuse, tw, udp, frag)                                                       \
+    "sockets: used " used "\nTCP: inuse " inuse " orphan 3 tw " tw " alloc 9 mem 5\n"              \
+    "UDP: inuse " udp " mem 7\nUDPLITE: inuse 4\nRAW: inuse 0\nFRAG: inuse " frag " memory 0\n"
+
+static void what_a_network_namespace_holds_is_seen(void **state)
+{
+    (void)state;
+    assert_true(proc_text_has_no_socket(SOCKSTAT("0", "0", "0", "0", "0")));
+    assert_false(proc_text_has_no_socket(SOCKSTAT("1", "0", "0", "0", "0")));
+    assert_false(proc_text_has_no_socket(SOCKSTAT("01", "0", "0", "0", "0")));
+    assert_false(proc_text_has_no_socket(SOCKSTAT("0", "2", "0", "0", "0")));
+    assert_false(proc_text_has_no_socket(SOCKSTAT("0", "0", "1", "0", "0"))); /* TIME_WAIT */
+    assert_false(proc_text_has_no_socket(SOCKSTAT("0", "0", "0", "1", "0")));
+    assert_false(proc_text_has_no_socket(SOCKSTAT("0", "0", "0", "0", "1")));
+    assert_false(proc_text_has_no_socket("sockets: used 0\n"));
+    assert_false(proc_text_has_no_socket(""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_read),
         cmocka_unit_test(a_dying_process_is_known_whatever_its_name),
         cmocka_unit_test(root_of_the_host_is_known),
+        cmocka_unit_test(a_pidfd_tells_its_pid),
+        cmocka_unit_test(what_a_network_namespace_holds_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,11 +87,33 @@ static uint32_t interpret(const struct sock_fprog *program, const struct seccomp
 #define FOREIGN_ARCH AUDIT_ARCH_ARM
 #endif
 
+/* Of two filters the stricter answer counts, of two errors the later filter's. */
+static uint32_t together(uint32_t first, uint32_t later)
+{
+    uint32_t action_1 = first & SECCOMP_RET_ACTION_FULL;
+    uint32_t action_2 = later & SECCOMP_RET_ACTION_FULL;
+    return action_1 < action_2 ? first : later;
+}
+
+/* By the filter of a cell. A child of a zygote must get the same by its two. */
+static uint32_t filter_answer(const struct seccomp_data *data)
+{
+    uint32_t cell = interpret(seccomp_filter(SECCOMP_CELL), data);
+    uint32_t forked = together(interpret(seccomp_filter(SECCOMP_ZYGOTE), data),
+                               interpret(seccomp_filter(SECCOMP_FORKED), data));
+
+    if (forked != cell)
+        fail_msg("call %d(%#jx, %#jx): %#x in a cell, %#x in a forked one", data->nr,
+                 (uintmax_t)data->args[0], (uintmax_t)data->args[1], (unsigned)cell,
+                 (unsigned)forked);
+    return cell;
+}
+
 static uint32_t filtered(int call, const uint64_t arguments[6])
 {
     struct seccomp_data data = {.nr = call, .arch = NATIVE_ARCH};
     memcpy(data.args, arguments, sizeof(data.args));
-    return interpret(seccomp_filter(), &data);
+    return filter_answer(&data);
 }
 
 static bool matches(const struct seccomp_rule *rule, const uint64_t arguments[6])
@@ -164,6 +186,22 @@ static void test_program_follows_the_rows(void **state)
     }
 }
 
+/* The zygote's calls work there, and for programs nowhere. */
+static void test_zygotes_can_enter_cells(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SECCOMP_ZYGOTE_RULES; i++) {
+        const struct seccomp_rule *rule = &seccomp_zygote_rules[i];
+        struct seccomp_data data = {.nr = rule->call, .arch = NATIVE_ARCH};
+        for (unsigned j = 0; j < rule->condition_count; j++)
+            data.args[rule->conditions[j].argument] = rule->conditions[j].value;
+        assert_int_equal(interpret(seccomp_filter(SECCOMP_ZYGOTE), &data), SECCOMP_RET_ALLOW);
+        assert_int_equal(filter_answer(&data), SECCOMP_DEFAULT);
+        compare_around(rule, 0);
+        compare_around(rule, UINT64_MAX);
+    }
+}
+
 static void test_everything_else_is_closed(void **state)
 {
     (void)state;
@@ -175,7 +213,7 @@ static void test_everything_else_is_closed(void **state)
         compare("number", call, ones);
         assert_int_equal(filtered(call | X32_BIT, zeros), SECCOMP_DEFAULT);
         struct seccomp_data foreign = {.nr = call, .arch = FOREIGN_ARCH};
-        assert_int_equal(interpret(seccomp_filter(), &foreign), SECCOMP_DEFAULT);
+        assert_int_equal(filter_answer(&foreign), SECCOMP_DEFAULT);
     }
     for (int bit = 12; bit < 31; bit++)
         assert_int_equal(filtered(1 << bit, zeros), SECCOMP_DEFAULT);
@@ -191,7 +229,8 @@ static void enter_filter(void)
     if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
                            setresuid(NOBODY, NOBODY, NOBODY) < 0))
         _exit(1);
-    if (setsid() < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || seccomp_install() < 0)
+    if (setsid() < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        seccomp_install(SECCOMP_CELL) < 0)
         _exit(1);
 }
 
@@ -534,6 +573,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_program_follows_the_rows),
+        cmocka_unit_test(test_zygotes_can_enter_cells),
         cmocka_unit_test(test_everything_else_is_closed),
         cmocka_unit_test(test_closed_calls),
 #ifdef __x86_64__

@@ -86,6 +86,7 @@ static int set_up(void **state)
         return -1;
     write_file(here.helpers, "hutch-init", "stand-in");
     write_file(here.helpers, "runner.py", "print('the runner')\n");
+    write_file(here.helpers, "hutch_zygote.abi3.so", "not loaded here\n");
     write_file(here.helpers, "runner.cjs", "console.log('the runner')\n");
     if (prepare("shell", "/bin/bash", &here.shell) < 0 ||
         prepare("javascript", "/usr/bin/node", &here.javascript) < 0)

@@ -214,7 +214,7 @@ static enum proto_language proto_language(enum hutch_language language)
 
 static struct proto_start describe(const struct hutch_request *request)
 {
-    return (struct proto_start){
+    struct proto_start start = {
         .kind = PROTO_RUN,
         .language = (uint32_t)proto_language(request->language),
         .has_stdin = request->stdin_length > 0,
@@ -225,6 +225,9 @@ static struct proto_start describe(const struct hutch_request *request)
         .memory_bytes = MIB(request->memory_mb),
         .disk_bytes = MIB(request->disk_mb),
     };
+    if (request->owner)
+        memcpy(start.owner, request->owner, strlen(request->owner));
+    return start;
 }
 
 static struct cell *cell_new(struct namespace_backend *backend, struct hutch_error *err)
@@ -540,10 +543,21 @@ static void namespace_cell_stop(struct cell *cell)
 
 /* ---- doctor ------------------------------------------------------------ */
 
+static int receive_status(struct cell *cell, uint64_t deadline_ns, struct proto_status *ret_status,
+                          struct hutch_error *err)
+{
+    if (fd_wait(cell->event_fd, POLLIN, deadline_ns) <= 0 ||
+        recv(cell->event_fd, ret_status, sizeof(*ret_status), 0) != (ssize_t)sizeof(*ret_status))
+        return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor did not tell its state");
+    for (size_t i = 0; i < PROTO_LANGUAGE_COUNT; i++)
+        ret_status->runtimes[i].log[sizeof(ret_status->runtimes[i].log) - 1] = '\0';
+    return 0;
+}
+
 /* A probe cell goes through everything but the interpreter; the layers that
  * it confirms from inside come back in STARTED. */
-static int probe_layers(struct namespace_backend *backend, uint32_t *ret_layers,
-                        struct hutch_error *err)
+static int run_probe(struct namespace_backend *backend, struct probe *probe,
+                     struct hutch_error *err)
 {
     struct hutch_request request;
     struct cell_event event;
@@ -563,7 +577,8 @@ static int probe_layers(struct namespace_backend *backend, uint32_t *ret_layers,
         *err = event.error;
         code = err->code;
     } else if (code == 0) {
-        *ret_layers = event.layers;
+        probe->layers = event.layers;
+        code = receive_status(cell, deadline_ns, &probe->status, err);
     }
     namespace_cell_free(cell);
     return code;
@@ -572,15 +587,14 @@ static int probe_layers(struct namespace_backend *backend, uint32_t *ret_layers,
 static int namespace_doctor(struct backend *base, char **ret_json, struct hutch_error *err)
 {
     struct namespace_backend *backend = (struct namespace_backend *)base;
-    struct hutch_error probe_error = {0};
-    uint32_t layers = 0;
+    struct probe probe = {0};
 
-    int code = probe_layers(backend, &layers, &probe_error);
+    if (run_probe(backend, &probe, &probe.failure) == 0)
+        probe.failure.code = 0;
     pthread_mutex_lock(&backend->lock);
     struct helper helper = backend->helper; /* its scope */
     pthread_mutex_unlock(&backend->lock);
-    return doctor_report(&backend->options, helper.scope, layers, code < 0 ? &probe_error : NULL,
-                         ret_json, err);
+    return doctor_report(&backend->options, helper.scope, &probe, ret_json, err);
 }
 
 /* ---- the backend ------------------------------------------------------- */

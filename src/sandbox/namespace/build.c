@@ -10,15 +10,19 @@
 #include "base/fd.h"
 #include "kernel.h"
 #include "namespaces.h"
+#include "process.h"
 #include "runtime.h"
 #include "sandbox/layers.h"
 #include "tree_tables.h"
 
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -27,6 +31,7 @@
 #define STACK_BYTES MIB(8)
 #define STACK_BYTES_MAX MIB(64)
 #define INODES_PER_CELL 65536
+#define MESSENGER_LIMIT_NS (10 * NS_PER_SECOND)
 #define NODE_THREADS 6 /* two of node and four of libuv; --v8-pool-size comes to it */
 
 /* Descriptors of one build; the end of the build closes them, whatever the
@@ -34,18 +39,21 @@
 struct build {
     struct cell_plan plan;
     int report[2], ready[2], mapped[2], lifeline[2];
-    int mount_ns_fd;
+    int park[2];
+    char uid_map[64], gid_map[64];
 };
 
 static void build_done(struct build *build)
 {
     int *const fds[] = {
-        &build->report[0],   &build->report[1],   &build->ready[0],
-        &build->ready[1],    &build->mapped[0],   &build->mapped[1],
-        &build->lifeline[0], &build->lifeline[1], &build->mount_ns_fd,
+        &build->report[0], &build->report[1], &build->ready[0],    &build->ready[1],
+        &build->mapped[0], &build->mapped[1], &build->lifeline[0], &build->lifeline[1],
+        &build->park[0],   &build->park[1],
     };
     for (size_t i = 0; i < ARRAY_LENGTH(fds); i++)
         fd_close(fds[i]);
+    for (size_t i = 0; i < PLAN_NS_COUNT; i++)
+        fd_close(&build->plan.ns_fds[i]);
 }
 
 /* ---- the plan ---------------------------------------------------------- */
@@ -69,7 +77,7 @@ static uint32_t limit_processes(const struct supervisor *supervisor,
 
 /* The least used processors, so that cells of one processor each do not share
  * one while another is idle. */
-static unsigned choose_cpus(struct supervisor *supervisor, struct sandbox_cell *cell)
+static void choose_cpus(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     unsigned want = count_cpus(supervisor, cell);
     for (unsigned taken = 0; taken < want; taken++) {
@@ -83,13 +91,9 @@ static unsigned choose_cpus(struct supervisor *supervisor, struct sandbox_cell *
         CPU_SET(best, &cell->cpus);
         supervisor->cpu_load[best]++;
     }
-    return want;
 }
 
-/* The limits that hutch was started with bind its cells too. Where one of them is
- * below what the request allows, a program would fail for a reason that nobody
- * told it. */
-static int check_own_limits(const struct proto_start *start, struct hutch_error *err)
+int cell_check_limits(const struct proto_start *start, struct hutch_error *err)
 {
     /* node takes address space by the gigabyte, whatever memory it uses. */
     bool is_node = start->language == PROTO_JAVASCRIPT;
@@ -116,7 +120,23 @@ static int check_own_limits(const struct proto_start *start, struct hutch_error 
     return 0;
 }
 
-static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell)
+/* A limit can be no higher than it is, but for CAP_SYS_RESOURCE, which even
+ * root may lack. */
+static void clip_rlimits(struct plan_rlimit *rlimits, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct rlimit own;
+        struct rlimit *limit = &rlimits[i].limit;
+        if (getrlimit((__rlimit_resource_t)rlimits[i].resource, &own) < 0)
+            continue;
+        limit->rlim_max = limit->rlim_max < own.rlim_max ? limit->rlim_max : own.rlim_max;
+        limit->rlim_cur = limit->rlim_cur < limit->rlim_max ? limit->rlim_cur : limit->rlim_max;
+    }
+}
+
+/* The limits that come from the request. */
+static void request_rlimits(const struct sandbox_cell *cell,
+                            struct plan_rlimit rlimits[PARK_RLIMITS])
 {
     const struct proto_start *start = &cell->start;
     bool processes_by_cgroup = (cell->layers & HUTCH_LAYER_CGROUP_PIDS) != 0;
@@ -129,36 +149,49 @@ static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell
     /* Of node from 24 on each thread maps 512 MiB for code as if it used them. */
     bool limit_data = !memory_by_cgroup && start->language != PROTO_JAVASCRIPT;
     rlim_t data = limit_data ? start->memory_bytes : RLIM_INFINITY;
-    const struct plan_rlimit rlimits[PLAN_RLIMITS] = {
+
+    rlimits[0] = (struct plan_rlimit){RLIMIT_CPU, {cpu, cpu + 1}};
+    rlimits[1] = (struct plan_rlimit){RLIMIT_NPROC, {processes, processes}};
+    rlimits[2] = (struct plan_rlimit){RLIMIT_DATA, {data, data}};
+    clip_rlimits(rlimits, PARK_RLIMITS);
+}
+
+static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell)
+{
+    static const struct plan_rlimit fixed[] = {
         /* Not 0: the kernel ignores that where a core handler is a pipe, and
          * starts the handler, a root process of the host, on a core that the
          * cell controls. At 1 it starts none. */
         {RLIMIT_CORE, {1, 1}},
-        {RLIMIT_CPU, {cpu, cpu + 1}},
         {RLIMIT_NOFILE, {OPEN_FILES, OPEN_FILES}},
-        {RLIMIT_NPROC, {processes, processes}},
         {RLIMIT_STACK, {STACK_BYTES, STACK_BYTES_MAX}},
         {RLIMIT_MEMLOCK, {MIB(8), MIB(8)}},
         {RLIMIT_MSGQUEUE, {819200, 819200}},
         /* Counted with those of whoever started hutch, above all namespaces. */
         {RLIMIT_SIGPENDING, {256, 256}},
-        {RLIMIT_DATA, {data, data}},
         {RLIMIT_AS, {RLIM_INFINITY, RLIM_INFINITY}},
         {RLIMIT_FSIZE, {RLIM_INFINITY, RLIM_INFINITY}},
         {RLIMIT_NICE, {0, 0}},
         {RLIMIT_RTPRIO, {0, 0}},
     };
-    memcpy(plan->rlimits, rlimits, sizeof(rlimits));
-    /* A limit can be no higher than it is, but for CAP_SYS_RESOURCE, which even
-     * root may lack. */
-    for (size_t i = 0; i < PLAN_RLIMITS; i++) {
-        struct rlimit own;
-        struct rlimit *limit = &plan->rlimits[i].limit;
-        if (getrlimit((__rlimit_resource_t)plan->rlimits[i].resource, &own) < 0)
-            continue;
-        limit->rlim_max = limit->rlim_max < own.rlim_max ? limit->rlim_max : own.rlim_max;
-        limit->rlim_cur = limit->rlim_cur < limit->rlim_max ? limit->rlim_cur : limit->rlim_max;
-    }
+    _Static_assert(ARRAY_LENGTH(fixed) + PARK_RLIMITS == PLAN_RLIMITS, "a limit is missing");
+
+    memcpy(plan->rlimits, fixed, sizeof(fixed));
+    clip_rlimits(plan->rlimits, ARRAY_LENGTH(fixed));
+    plan->rlimit_count = ARRAY_LENGTH(fixed);
+    /* A parked cell, and a zygote for all of its cells, could not raise the
+     * others again: they come with the request. */
+    if (cell->zygote || cell->zygote_of)
+        return;
+    request_rlimits(cell, plan->rlimits + plan->rlimit_count);
+    plan->rlimit_count += PARK_RLIMITS;
+}
+
+void cell_plan_go(struct supervisor *supervisor, struct sandbox_cell *cell, struct park_go *ret_go)
+{
+    choose_cpus(supervisor, cell);
+    ret_go->cpus = cell->cpus;
+    request_rlimits(cell, ret_go->rlimits);
 }
 
 static void plan_environment(struct cell_plan *plan, unsigned cpus)
@@ -200,7 +233,9 @@ static void plan_node(struct cell_plan *plan, const struct proto_start *start, u
 
 static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
 {
-    const char *const python[] = {"-I", "-B", "-X", "utf8", TREE_RUNNER, WIRE_PYTHON_FILE, NULL};
+    const char *const zygote = plan->kind == PROTO_ZYGOTE ? TREE_ZYGOTE_MODULE : NULL;
+    const char *const python[] = {
+        "-I", "-B", "-X", "utf8", TREE_RUNNER, WIRE_PYTHON_FILE, zygote, runtime->preload, NULL};
     const char *const node[] = {plan->node_options[0], plan->node_options[1], "-r",
                                 TREE_NODE_RUNNER,      WIRE_NODE_LINK,        NULL};
     const char *const *const arguments[] = {[PROTO_PYTHON] = python, [PROTO_JAVASCRIPT] = node};
@@ -213,25 +248,50 @@ static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
     plan->argv[count] = NULL;
 }
 
+/* What lies in the tmpfs is memory that only a cgroup counts. */
+static uint64_t disk_bytes_of(const struct proto_start *start, uint32_t layers)
+{
+    bool counted = (layers & HUTCH_LAYER_CGROUP_MEMORY) || start->disk_bytes <= start->memory_bytes;
+    return counted ? start->disk_bytes : start->memory_bytes;
+}
+
+bool cell_can_fork(const struct supervisor *supervisor, const struct proto_start *start)
+{
+    /* One processor: what a cell shows of them, and the environment, stand
+     * before the request. */
+    return start->kind == PROTO_RUN && start->language == PROTO_PYTHON &&
+           start->cpu_millis <= CPU_QUOTA_PERIOD && (supervisor->namespaces & CLONE_NEWUSER);
+}
+
+bool cell_fits(const struct sandbox_cell *cell, const struct proto_start *start)
+{
+    bool owners_differ = memcmp(cell->net.owner, start->owner, sizeof(start->owner)) != 0;
+
+    return cell->disk_bytes == disk_bytes_of(start, cell->layers) &&
+           !(cell->net_used && owners_differ);
+}
+
 static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build)
 {
     struct cell_plan *plan = &build->plan;
-    unsigned cpus = choose_cpus(supervisor, cell);
+    unsigned cpus = count_cpus(supervisor, cell);
 
+    if (cell->zygote_of)
+        cpus = 1; /* as its cells have */
+    else if (!cell->zygote)
+        choose_cpus(supervisor, cell);
     plan->kind = cell->start.kind;
+    plan->forked = cell->zygote != NULL;
     plan->language = cell->start.language;
     plan->require = cell->start.require;
     plan->landlock_abi = supervisor->landlock_abi;
     plan->clear_groups = supervisor->is_root;
-    plan->cpus = cell->cpus;
+    plan->cpus = cell->zygote_of ? supervisor->cpus : cell->cpus;
     if (cpus != 1)
         snprintf(plan->cpu_dir, sizeof(plan->cpu_dir), "cpu/%u", cpus);
-    uint64_t disk_bytes = cell->start.disk_bytes;
-    /* What lies in the tmpfs is memory that only a cgroup counts. */
-    if (!(cell->layers & HUTCH_LAYER_CGROUP_MEMORY) && disk_bytes > cell->start.memory_bytes)
-        disk_bytes = cell->start.memory_bytes;
+    cell->disk_bytes = disk_bytes_of(&cell->start, cell->layers);
     snprintf(plan->tmpfs_options, sizeof(plan->tmpfs_options), "size=%llu,nr_inodes=%d,mode=755",
-             (unsigned long long)disk_bytes, INODES_PER_CELL);
+             (unsigned long long)cell->disk_bytes, INODES_PER_CELL);
     if (plan->kind == PROTO_PROBE)
         plan_note_namespaces(plan);
     plan_rlimits(plan, cell);
@@ -246,10 +306,6 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
     plan->mapped_fds[0] = build->mapped[0];
     plan->mapped_fds[1] = build->mapped[1];
     plan->lifeline_fd = build->lifeline[0];
-    plan->stdin_fd = cell->fds[PROTO_FD_STDIN];
-    plan->stdout_fd = cell->fds[PROTO_FD_STDOUT];
-    plan->stderr_fd = cell->fds[PROTO_FD_STDERR];
-    plan->channel_fd = cell->fds[PROTO_FD_CHANNEL];
 }
 
 /* ---- what the cell stands on ------------------------------------------- */
@@ -277,8 +333,7 @@ static int take_uid(struct supervisor *supervisor, struct sandbox_cell *cell,
     return 0;
 }
 
-/* The program's own user owns its pipes, or it could not open /dev/stdout. */
-static int own_pipes(const struct sandbox_cell *cell, struct hutch_error *err)
+int cell_own_pipes(const struct sandbox_cell *cell, struct hutch_error *err)
 {
     if (cell->uid != 0 && (fchown(cell->fds[PROTO_FD_STDOUT], cell->uid, cell->uid) < 0 ||
                            fchown(cell->fds[PROTO_FD_STDERR], cell->uid, cell->uid) < 0))
@@ -287,7 +342,7 @@ static int own_pipes(const struct sandbox_cell *cell, struct hutch_error *err)
 }
 
 static int make_cgroup(struct supervisor *supervisor, struct sandbox_cell *cell,
-                       struct build *build, struct hutch_error *err)
+                       struct hutch_error *err)
 {
     const struct cgroup_limits limits = {
         .memory_bytes = cell->start.memory_bytes,
@@ -298,9 +353,15 @@ static int make_cgroup(struct supervisor *supervisor, struct sandbox_cell *cell,
     if (cgroup_cell_create(supervisor->cgroups, &limits, &cell->cgroup, err) < 0)
         return err->code;
     cell->layers |= cgroup_cell_layers(cell->cgroup);
-    bool born_inside = cgroup_cell_clone_fd(cell->cgroup) >= 0;
-    build->plan.join_count = cgroup_cell_join_fds(cell->cgroup, born_inside, build->plan.join_fds);
     return 0;
+}
+
+/* What a child joins by itself; one that is cloned by the supervisor is born into
+ * its group of v2. */
+static void plan_joining(const struct sandbox_cell *cell, struct cell_plan *plan, bool born_inside)
+{
+    born_inside = born_inside && cgroup_cell_clone_fd(cell->cgroup) >= 0;
+    plan->join_count = cgroup_cell_join_fds(cell->cgroup, born_inside, plan->join_fds);
 }
 
 /* ---- the children ------------------------------------------------------ */
@@ -318,59 +379,212 @@ static pid_t clone_child(uint64_t flags, int cgroup_fd, int *ret_pidfd)
     return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }
 
-static int write_map(pid_t pid, const char *file, const char *text, struct hutch_error *err)
-{
-    char path[48];
+/* Sends a process into namespaces from which the supervisor could not come
+ * back. It clones there, and the child becomes the supervisor's: CLONE_PARENT. */
+struct errand {
+    int live_in;  /* a pid namespace to live in, whose processes alone may make one below it; or -1
+                   */
+    int enter[3]; /* namespaces to enter, in this order; -1: none */
+    uid_t uid;    /* to become there; 0: stays who it is */
+    gid_t gid;
+    uint64_t flags;
+    int cgroup_fd;
+    void (*become)(struct cell_plan *plan);
+    bool map; /* write the child's id maps */
+    struct build *build;
+};
 
-    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-    if (fd_write_file(path, text) < 0)
-        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "write '%s'", path);
-    return 0;
+/* A pid is that of the host. The first of two messengers tells of the second. */
+struct errand_answer {
+    pid_t pid;
+    int error;
+    bool is_second;
+};
+
+static int write_maps(const struct build *build, const char *proc, pid_t pid);
+
+/* Where the messenger finds the host's proc, in the tree of a runtime. */
+#define TREE_PROC "/root/proc"
+
+static int go_there(const struct errand *errand)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(errand->enter); i++) {
+        if (errand->enter[i] >= 0 && setns(errand->enter[i], 0) < 0)
+            return -1;
+    }
+    if (errand->uid == 0)
+        return 0;
+    /* Only a user of the namespace may make one inside, and only who may be
+     * looked at can be given a map. */
+    if (syscall(SYS_setresgid, errand->gid, errand->gid, errand->gid) < 0 ||
+        syscall(SYS_setresuid, errand->uid, errand->uid, errand->uid) < 0)
+        return -1;
+    return prctl(PR_SET_DUMPABLE, 1);
 }
 
-/* One user and one group of the cell stand for one of the host each; nothing
- * else is mapped, not even root. */
-static int map_ids(struct supervisor *supervisor, struct sandbox_cell *cell,
-                   struct hutch_error *err)
+NORETURN static void run_errand(const struct errand *errand, int answer_fd)
 {
-    char text[64];
+    struct errand_answer answer = {.pid = -1};
+    int pidfd = -1;
+
+    if (go_there(errand) == 0)
+        answer.pid = clone_child(CLONE_PARENT | errand->flags, errand->cgroup_fd, &pidfd);
+    if (answer.pid == 0) {
+        close(answer_fd); /* or the end of a messenger that dies would not be seen */
+        errand->become(&errand->build->plan);
+    }
+    if (answer.pid < 0)
+        answer.error = errno;
+    else if (errand->map) {
+        errno = ESRCH;
+        answer.pid = process_number(TREE_PROC, pidfd);
+        if (answer.pid == 0 || write_maps(errand->build, TREE_PROC, answer.pid) < 0) {
+            answer = (struct errand_answer){.pid = -1, .error = errno};
+            pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+        }
+    }
+    IGNORE_RESULT(write(answer_fd, &answer, sizeof(answer)) != (ssize_t)sizeof(answer));
+    _exit(0);
+}
+
+/* Returns the messenger's pid, or -1 with errno. */
+static pid_t start_messenger(const struct supervisor *supervisor, const struct errand *errand,
+                             int answer_fd)
+{
+    bool step = errand->live_in >= 0 && supervisor->can_step;
+
+    if (step && setns(errand->live_in, CLONE_NEWPID) < 0)
+        return -1;
+    pid_t messenger = fork();
+    if (messenger == 0) {
+        /* Who cannot step takes one more process to get there. */
+        if (errand->live_in >= 0 && !step) {
+            int pidfd;
+            pid_t second = setns(errand->live_in, CLONE_NEWPID) < 0
+                               ? -1
+                               : clone_child(CLONE_PARENT, -1, &pidfd);
+            if (second != 0) {
+                struct errand_answer note = {.pid = second, .is_second = true};
+                if (second < 0)
+                    note = (struct errand_answer){.pid = -1, .error = errno};
+                IGNORE_RESULT(write(answer_fd, &note, sizeof(note)) != (ssize_t)sizeof(note));
+                _exit(0);
+            }
+        }
+        run_errand(errand, answer_fd);
+    }
+    if (step)
+        namespaces_return(supervisor->pid_ns_fd, CLONE_NEWPID);
+    return messenger;
+}
+
+/* The last word of the messengers; they are gone then. */
+static struct errand_answer hear_messengers(pid_t messenger, int answer_fd)
+{
+    const uint64_t deadline_ns = clock_after_ns(MESSENGER_LIMIT_NS);
+    struct errand_answer heard, answer = {.pid = -1, .error = ECHILD};
+    pid_t second = -1;
+
+    while (fd_wait(answer_fd, POLLIN, deadline_ns) > 0 &&
+           read(answer_fd, &heard, sizeof(heard)) == (ssize_t)sizeof(heard)) {
+        if (heard.is_second)
+            second = heard.pid;
+        else
+            answer = heard;
+    }
+    kill(messenger, SIGKILL);
+    IGNORE_RESULT(waitpid(messenger, NULL, 0) < 0);
+    if (second > 0) {
+        kill(second, SIGKILL);
+        IGNORE_RESULT(waitpid(second, NULL, 0) < 0);
+    }
+    return answer;
+}
+
+/* Returns the child's pid and its pidfd, or -1 with errno. */
+static pid_t send_messenger(struct supervisor *supervisor, const struct errand *errand,
+                            int *ret_pidfd)
+{
+    struct errand_answer answer = {.pid = -1};
+    int fds[2];
+
+    if (fd_pipe(fds) < 0)
+        return -1;
+    pid_t messenger = start_messenger(supervisor, errand, fds[1]);
+    answer.error = errno;
+    close(fds[1]);
+    if (messenger > 0)
+        answer = hear_messengers(messenger, fds[0]);
+    close(fds[0]);
+    if (answer.pid > 0)
+        *ret_pidfd = pidfd_open(answer.pid, 0);
+    if (answer.pid > 0 && *ret_pidfd < 0) { /* nobody would see its end */
+        answer.error = errno;
+        kill(answer.pid, SIGKILL);
+        answer.pid = -1;
+    }
+    if (answer.pid < 0) /* one may have been made all the same */
+        supervisor->has_strays = true;
+    errno = answer.error;
+    return answer.pid;
+}
+
+/* ---- ids --------------------------------------------------------------- */
+
+/* One user and one group of the cell stand for one of the host each; nothing
+ * else is mapped, not even root. A zygote's are those that its cells get. */
+static int plan_ids(struct supervisor *supervisor, const struct sandbox_cell *cell,
+                    struct build *build, struct hutch_error *err)
+{
     uid_t uid = cell->uid != 0 ? cell->uid : getuid();
     gid_t gid = cell->uid != 0 ? (gid_t)uid : getgid();
+    bool is_zygote = cell->start.kind == PROTO_ZYGOTE;
+    uint32_t count = is_zygote && cell->uid != 0 ? slots_count(supervisor->slots) : 1;
+    uint32_t base = is_zygote && cell->uid != 0 ? slots_base(supervisor->slots) : 0;
 
     /* The kernel lets its own root write system settings by uid alone. */
     if (uid == 0 && supervisor->uid_0_is_root)
         return err_set(err, HUTCH_ERR_ISOLATION,
                        "a cell would run as the host's root; run hutch as an ordinary user, or "
                        "give root CAP_SYS_ADMIN, CAP_SETUID and CAP_SETGID");
-
-    snprintf(text, sizeof(text), "%d %u 1\n", CELL_UID, uid);
-    if (write_map(cell->init_pid, "uid_map", text, err) < 0)
-        return err->code;
-    if (!supervisor->is_root && write_map(cell->init_pid, "setgroups", "deny", err) < 0)
-        return err->code;
-    snprintf(text, sizeof(text), "%d %u 1\n", CELL_GID, gid);
-    return write_map(cell->init_pid, "gid_map", text, err);
-}
-
-static void plan_namespaces(struct supervisor *supervisor, struct sandbox_cell *cell,
-                            struct cell_plan *plan)
-{
-    plan->namespaces = supervisor->namespaces;
-    plan->cgroup_ns = supervisor->cgroup_ns;
-    plan->layers = cell->layers | namespaces_layers(supervisor);
-    plan->uid = CELL_UID;
-    plan->gid = CELL_GID;
+    build->plan.uid = is_zygote ? uid : CELL_UID;
+    build->plan.gid = is_zygote ? gid : CELL_GID;
+    snprintf(build->uid_map, sizeof(build->uid_map), "%u %u %u\n", base ? base : build->plan.uid,
+             base ? base : uid, count);
+    snprintf(build->gid_map, sizeof(build->gid_map), "%u %u %u\n", base ? base : build->plan.gid,
+             base ? base : gid, count);
     if (!(supervisor->namespaces & CLONE_NEWUSER)) {
-        plan->uid = cell->uid;
-        plan->gid = plan->uid;
+        build->plan.uid = uid;
+        build->plan.gid = gid;
     }
+    return 0;
 }
 
-/* The clone starts out in the mount namespace of its runtime. */
-static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell,
-                        struct build *build)
+/* proc is where the caller finds the processes of the host. 0, or -1 with errno. */
+static int write_maps(const struct build *build, const char *proc, pid_t pid)
 {
-    plan_namespaces(supervisor, cell, &build->plan);
+    const struct {
+        const char *file, *text;
+    } files[] = {
+        {"uid_map", build->uid_map},
+        {"setgroups", build->plan.clear_groups ? NULL : "deny"},
+        {"gid_map", build->gid_map},
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(files); i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "%s/%d/%s", proc, (int)pid, files[i].file);
+        if (files[i].text && fd_write_file(path, files[i].text) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- hutch-init's process ---------------------------------------------- */
+
+static pid_t clone_init_by_stepping(struct supervisor *supervisor, struct sandbox_cell *cell,
+                                    struct build *build)
+{
     if (setns(supervisor->runtimes[cell->start.language].mount_ns_fd, CLONE_NEWNS) < 0)
         return -1;
     pid_t pid =
@@ -378,36 +592,111 @@ static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell
     if (pid == 0)
         setup_child(&build->plan);
     namespaces_return(supervisor->mount_ns_fd, CLONE_NEWNS);
+    if (pid > 0 && (supervisor->namespaces & CLONE_NEWUSER) &&
+        write_maps(build, "/proc", pid) < 0) {
+        cell->init_pid = pid;
+        return -1;
+    }
     return pid;
+}
+
+/* A cell whose interpreter a zygote forks lies in the zygote's namespaces: only
+ * there has the zygote the power to put a process into it. */
+static pid_t clone_init_by_messenger(struct supervisor *supervisor, struct sandbox_cell *cell,
+                                     struct build *build)
+{
+    const struct zygote *zygote = cell->zygote;
+    const struct errand errand = {
+        .live_in = zygote->pid_ns_fd,
+        .enter = {supervisor->runtimes[cell->start.language].mount_ns_fd, zygote->user_ns_fd,
+                  cell->net.ns_fd},
+        .uid = zygote->cell->uid,
+        .gid = zygote->cell->uid,
+        .flags = supervisor->namespaces & ~(cell->net_used ? CLONE_NEWNET : 0u),
+        .cgroup_fd = -1, /* which the kernel would not let that user enter */
+        .become = setup_child,
+        .map = true,
+        .build = build,
+    };
+    return send_messenger(supervisor, &errand, &cell->init_pidfd);
+}
+
+static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell,
+                        struct build *build)
+{
+    build->plan.namespaces = supervisor->namespaces;
+    build->plan.cgroup_ns = supervisor->cgroup_ns;
+    build->plan.layers = cell->layers | namespaces_layers(supervisor);
+    return cell->zygote ? clone_init_by_messenger(supervisor, cell, build)
+                        : clone_init_by_stepping(supervisor, cell, build);
+}
+
+/* For the interpreter's process to enter. Before hutch-init goes on: once it is
+ * exec'd, an ordinary user may not look at it any more. */
+static int open_namespaces(struct supervisor *supervisor, const struct sandbox_cell *cell,
+                           struct build *build, struct hutch_error *err)
+{
+    static const struct {
+        const char *name;
+        unsigned flag;
+    } kinds[PLAN_NS_COUNT] = {
+        [PLAN_NS_USER] = {"user", CLONE_NEWUSER}, [PLAN_NS_IPC] = {"ipc", CLONE_NEWIPC},
+        [PLAN_NS_UTS] = {"uts", CLONE_NEWUTS},    [PLAN_NS_NET] = {"net", CLONE_NEWNET},
+        [PLAN_NS_MOUNT] = {"mnt", CLONE_NEWNS},   [PLAN_NS_PID] = {"pid", CLONE_NEWPID},
+    };
+
+    for (size_t i = 0; i < PLAN_NS_COUNT; i++) {
+        char path[48];
+        if (!(supervisor->namespaces & kinds[i].flag))
+            continue;
+        snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)cell->init_pid, kinds[i].name);
+        build->plan.ns_fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+        if (build->plan.ns_fds[i] < 0)
+            return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open '%s'", path);
+    }
+    return 0;
 }
 
 static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
                       struct hutch_error *err)
 {
+    if (plan_ids(supervisor, cell, build, err) < 0)
+        return err->code;
+    plan_joining(cell, &build->plan, !cell->zygote);
+    if (cell->zygote)
+        cell->net_used = net_take(&cell->zygote->nets, cell->start.owner, &cell->net);
+    build->plan.net_used = cell->net_used;
     pid_t pid = clone_init(supervisor, cell, build);
-    if (pid < 0 && (errno == EPERM || errno == EINVAL)) {
+    if (pid < 0 && cell->init_pid == 0 && !cell->zygote && (errno == EPERM || errno == EINVAL)) {
         if (namespaces_probe(supervisor, err) < 0)
+            return err->code;
+        if (plan_ids(supervisor, cell, build, err) < 0)
             return err->code;
         pid = clone_init(supervisor, cell, build);
     }
     if (pid < 0)
-        return err_fork(err, HUTCH_ERR_ISOLATION, errno, "clone into new namespaces");
+        return cell->init_pid
+                   ? err_errno(err, HUTCH_ERR_ISOLATION, errno, "map the cell's ids")
+                   : err_fork(err, HUTCH_ERR_ISOLATION, errno, "clone into new namespaces");
     cell->init_pid = pid;
-    if (supervisor_watch(supervisor, cell->init_pidfd, WATCH_CELL_INIT, cell->index, err) < 0)
+    if (supervisor_watch(supervisor, cell->init_pidfd, WATCH_CELL_INIT, cell->index, err) < 0 ||
+        open_namespaces(supervisor, cell, build, err) < 0)
         return err->code;
-    if ((supervisor->namespaces & CLONE_NEWUSER) && map_ids(supervisor, cell, err) < 0)
-        return err->code;
+    if (cell->zygote && !cell->net_used)
+        IGNORE_RESULT(net_open(pid, &cell->net)); /* or it is not used again */
     char mapped = 1;
     if (write(build->mapped[1], &mapped, 1) != 1)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "release hutch-init");
     return 0;
 }
 
+/* ---- the interpreter's process ----------------------------------------- */
+
 /* The clone lands in the cell's pid namespace; the supervisor comes back. */
 static pid_t clone_run_by_stepping(struct supervisor *supervisor, struct sandbox_cell *cell,
                                    struct build *build)
 {
-    if (setns(cell->init_pidfd, CLONE_NEWPID) < 0)
+    if (setns(build->plan.ns_fds[PLAN_NS_PID], CLONE_NEWPID) < 0)
         return -1;
     pid_t pid = clone_child(0, cgroup_cell_clone_fd(cell->cgroup), &cell->run_pidfd);
     if (pid == 0)
@@ -416,71 +705,53 @@ static pid_t clone_run_by_stepping(struct supervisor *supervisor, struct sandbox
     return pid;
 }
 
-/* An ordinary user may not come back into the host's pid namespace: a process
- * of its own goes, and gives its child to the supervisor. */
-static pid_t clone_run_by_messenger(struct sandbox_cell *cell, struct build *build)
+/* An ordinary user may not come back into the host's pid namespace. */
+static pid_t clone_run_by_messenger(struct supervisor *supervisor, struct sandbox_cell *cell,
+                                    struct build *build)
 {
-    struct {
-        pid_t pid;
-        int error;
-    } answer = {.pid = -1, .error = ECHILD};
-    int fds[2];
-
-    if (fd_pipe(fds) < 0)
-        return -1;
-    pid_t messenger = fork();
-    if (messenger == 0) {
-        int pidfd;
-        if (setns(cell->init_pidfd, CLONE_NEWPID) == 0)
-            answer.pid = clone_child(CLONE_PARENT, cgroup_cell_clone_fd(cell->cgroup), &pidfd);
-        if (answer.pid == 0) {
-            close(fds[1]); /* or a messenger that dies would be waited for */
-            launch_child(&build->plan);
-        }
-        answer.error = errno;
-        IGNORE_RESULT(write(fds[1], &answer, sizeof(answer)) != (ssize_t)sizeof(answer));
-        _exit(0);
-    }
-    if (messenger < 0)
-        answer.error = errno;
-    close(fds[1]);
-    if (messenger > 0) {
-        IGNORE_RESULT(read(fds[0], &answer, sizeof(answer)) != (ssize_t)sizeof(answer));
-        IGNORE_RESULT(waitpid(messenger, NULL, 0) < 0);
-    }
-    close(fds[0]);
-    if (answer.pid > 0)
-        cell->run_pidfd = pidfd_open(answer.pid, 0);
-    if (answer.pid > 0 && cell->run_pidfd < 0) { /* nobody would see its end */
-        answer.error = errno;
-        kill(answer.pid, SIGKILL);
-        IGNORE_RESULT(waitpid(answer.pid, NULL, 0) < 0);
-        answer.pid = -1;
-    }
-    errno = answer.error;
-    return answer.pid;
+    const struct errand errand = {
+        .live_in = -1,
+        .enter = {build->plan.ns_fds[PLAN_NS_PID], -1, -1},
+        .cgroup_fd = cgroup_cell_clone_fd(cell->cgroup),
+        .become = launch_child,
+        .build = build,
+    };
+    return send_messenger(supervisor, &errand, &cell->run_pidfd);
 }
 
 static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
                      struct hutch_error *err)
 {
-    char path[48];
-
-    /* Opened here: once it is in the cell's user namespace, the child may not
-     * look at hutch-init any more, which nobody may trace. */
-    snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)cell->init_pid);
-    build->mount_ns_fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (build->mount_ns_fd < 0)
-        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open '%s'", path);
-    build->plan.mount_ns_fd = build->mount_ns_fd;
-    build->plan.init_pidfd = cell->init_pidfd;
-    cell->deadline_ns = clock_after_ns(CELL_START_LIMIT_NS);
+    cell->deadline_ns = clock_after_ns(cell->zygote ? ZYGOTE_ANSWER_NS : CELL_START_LIMIT_NS);
+    if (cell->zygote)
+        return zygote_order(cell->zygote, cell, &build->plan, err);
     pid_t pid = supervisor->can_step ? clone_run_by_stepping(supervisor, cell, build)
-                                     : clone_run_by_messenger(cell, build);
+                                     : clone_run_by_messenger(supervisor, cell, build);
     if (pid < 0)
         return err_fork(err, HUTCH_ERR_ISOLATION, errno, "clone the interpreter's process");
     cell->run_pid = pid;
     return supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, err);
+}
+
+/* Of a cell that a zygote fills the interpreter waits for its request at a
+ * socket of its own; else it gets the engine's descriptors at once. */
+static int plan_descriptors(struct sandbox_cell *cell, struct build *build, struct hutch_error *err)
+{
+    struct cell_plan *plan = &build->plan;
+
+    if (!cell->zygote) {
+        plan->stdin_fd = cell->fds[PROTO_FD_STDIN];
+        plan->stdout_fd = cell->fds[PROTO_FD_STDOUT];
+        plan->stderr_fd = cell->fds[PROTO_FD_STDERR];
+        plan->channel_fd = cell->fds[PROTO_FD_CHANNEL];
+        return cell->zygote_of ? 0 : cell_own_pipes(cell, err);
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, build->park) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the socket of a parked cell");
+    plan->stdin_fd = plan->stdout_fd = plan->stderr_fd = -1;
+    plan->channel_fd = build->park[1];
+    cell->park_fd = TAKE_FD(build->park[0]);
+    return 0;
 }
 
 static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
@@ -488,7 +759,7 @@ static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, 
 {
     cell->max_processes = limit_processes(supervisor, cell);
     if (open_pipes(build, err) < 0 || take_uid(supervisor, cell, err) < 0 ||
-        own_pipes(cell, err) < 0 || make_cgroup(supervisor, cell, build, err) < 0)
+        plan_descriptors(cell, build, err) < 0 || make_cgroup(supervisor, cell, err) < 0)
         return err->code;
     plan_cell(supervisor, cell, build);
     cell->report_fd = TAKE_FD(build->report[0]);
@@ -501,20 +772,23 @@ static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, 
     if (start_init(supervisor, cell, build, err) < 0 || start_run(supervisor, cell, build, err) < 0)
         return err->code;
     cgroup_cell_joined(cell->cgroup); /* the children have their own copies */
-    cell->layers = 0;                 /* until they confirm */
+    if (cell->start.kind == PROTO_ZYGOTE)
+        zygote_take_namespaces(cell->zygote_of, &build->plan);
+    cell->layers = 0; /* until they confirm */
     return 0;
 }
 
 int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell, struct hutch_error *err)
 {
     __attribute__((cleanup(build_done))) struct build build = {
+        .plan.ns_fds = {-1, -1, -1, -1, -1, -1},
         .report = {-1, -1},
         .ready = {-1, -1},
         .mapped = {-1, -1},
         .lifeline = {-1, -1},
-        .mount_ns_fd = -1,
+        .park = {-1, -1},
     };
-    int code = check_own_limits(&cell->start, err);
+    int code = cell->zygote_of ? 0 : cell_check_limits(&cell->start, err);
     if (code == 0)
         code = build_with(supervisor, cell, &build, err);
     /* A child that failed says why, which the failure here may only follow from.
@@ -524,8 +798,8 @@ int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell, struct 
         if (cell->error.code != 0)
             *err = cell->error;
     }
-    for (size_t i = PROTO_FD_STDOUT; i < ARRAY_LENGTH(cell->fds); i++)
-        fd_close(&cell->fds[i]);
+    if (!cell->zygote)
+        cell_close_handed_on(cell);
     return code;
 }
 

@@ -4,7 +4,9 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "pool.h"
 #include "proc_text.h"
+#include "process.h"
 #include "runtime.h"
 
 #include <fcntl.h>
@@ -17,6 +19,11 @@
 
 #define CLOSE_LIMIT_NS (10 * NS_PER_SECOND) /* for the kernel to take a dead cell down */
 #define CLOSE_RETRY_NS (2 * NS_PER_MS)
+
+static bool start_cold(struct supervisor *supervisor, struct sandbox_cell *from);
+static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell);
+static bool conclude_start(struct supervisor *supervisor, struct sandbox_cell *cell);
+static void begin_sampling(struct sandbox_cell *cell);
 
 /* ---- telling the engine ------------------------------------------------ */
 
@@ -62,51 +69,58 @@ static void release_cpus(struct supervisor *supervisor, struct sandbox_cell *cel
 static void close_descriptors(struct sandbox_cell *cell)
 {
     fd_close(&cell->event_fd);
+    fd_close(&cell->park_fd);
     fd_close(&cell->report_fd);
     fd_close(&cell->lifeline_fd);
     fd_close(&cell->sampler.proc_fd);
-    for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
+    cell_close_handed_on(cell);
+}
+
+void cell_close_handed_on(struct sandbox_cell *cell)
+{
+    for (size_t i = PROTO_FD_STDOUT; i < ARRAY_LENGTH(cell->fds); i++)
         fd_close(&cell->fds[i]);
 }
 
 static void cell_free(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     release_cpus(supervisor, cell);
+    net_close(&cell->net);
     cgroup_cell_free(cell->cgroup);
     if (cell->uid != 0)
         slots_release(supervisor->slots, cell->uid);
     supervisor->cells[cell->index] = NULL;
     supervisor->cell_count--;
+    if (cell->zygote)
+        zygote_leave(supervisor, cell->zygote);
+    zygote_free(cell->zygote_of);
     free(cell);
-}
-
-/* Takes the status of a dead process, if it is dead. */
-static void reap(pid_t *pid, int *pidfd)
-{
-    if (*pid > 0 && waitpid(*pid, NULL, WNOHANG) == 0)
-        return;
-    *pid = 0;
-    fd_close(pidfd);
 }
 
 /* Frees the cell once its processes and its cgroups are gone. The uid goes
  * last: nobody else gets it before. */
 static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
 {
-    reap(&cell->run_pid, &cell->run_pidfd);
-    reap(&cell->init_pid, &cell->init_pidfd);
-    if (cell->init_pid > 0 || cell->run_pid > 0)
+    bool run_gone = process_reap(&cell->run_pidfd, NULL, NULL);
+    bool init_gone = process_reap(&cell->init_pidfd, NULL, NULL);
+    if (!run_gone || !init_gone || cell->is_ordered)
         return;
     if (!cgroup_cell_remove(cell->cgroup)) {
         if (now_ns < cell->close_deadline_ns)
             return;
         cgroup_cell_kill(cell->cgroup);
     }
+    /* All its processes are dead: what is left in it would show. */
+    if (cell->zygote && cell->zygote->state == ZYGOTE_READY) {
+        memcpy(cell->net.owner, cell->start.owner, sizeof(cell->net.owner));
+        net_put(&cell->zygote->nets, &cell->net);
+    }
     cell_free(supervisor, cell);
 }
 
 static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
+    pool_forget(supervisor, cell);
     cell->state = CELL_CLOSING;
     cell->deadline_ns = cell->sample_ns = NO_DEADLINE;
     cell->close_deadline_ns = clock_after_ns(CLOSE_LIMIT_NS);
@@ -115,16 +129,23 @@ static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell
     try_free(supervisor, cell, clock_now_ns());
 }
 
+/* Where a zygote was of no help, an interpreter of its own is. */
 static void fail(struct supervisor *supervisor, struct sandbox_cell *cell,
                  const struct hutch_error *error)
 {
-    tell_failed(cell, error);
-    begin_close(supervisor, cell);
+    bool again = cell->zygote && cell->state == CELL_STARTING && start_cold(supervisor, cell);
+    if (!again)
+        tell_failed(cell, error);
+    cell_abandon(supervisor, cell);
 }
 
 void cell_abandon(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    if (cell->state != CELL_CLOSING)
+    if (cell->state == CELL_CLOSING)
+        return;
+    if (cell->zygote_of && cell->zygote_of->state != ZYGOTE_RETIRED)
+        zygote_retire(supervisor, cell->zygote_of); /* comes back here when it has no guests */
+    else
         begin_close(supervisor, cell);
 }
 
@@ -146,9 +167,10 @@ static struct sandbox_cell *cell_new(struct supervisor *supervisor, struct hutch
         return NULL;
     }
     cell->index = index;
-    cell->event_fd = cell->report_fd = cell->lifeline_fd = -1;
+    cell->event_fd = cell->park_fd = cell->report_fd = cell->lifeline_fd = -1;
     cell->init_pidfd = cell->run_pidfd = -1;
     cell->sampler = SAMPLER_NONE;
+    cell->net = NET_NONE;
     cell->deadline_ns = cell->sample_ns = NO_DEADLINE;
     for (size_t i = 0; i < ARRAY_LENGTH(cell->fds); i++)
         cell->fds[i] = -1;
@@ -166,6 +188,18 @@ static void refuse(const int *fds, size_t fd_count, struct hutch_error *error)
         close(fds[i]);
 }
 
+/* Gives a cell the request and the descriptors of the engine. */
+static int take_request(struct supervisor *supervisor, struct sandbox_cell *cell,
+                        const struct proto_start *start, const int *fds, size_t fd_count,
+                        struct hutch_error *err)
+{
+    cell->start = *start;
+    cell->event_fd = fds[PROTO_FD_EVENTS];
+    for (size_t i = PROTO_FD_STDOUT; i < fd_count; i++)
+        cell->fds[i] = fds[i];
+    return supervisor_watch(supervisor, cell->event_fd, WATCH_CELL_EVENTS, cell->index, err);
+}
+
 void cell_create(struct supervisor *supervisor, const struct proto_start *start, size_t length,
                  const int *fds, size_t fd_count)
 {
@@ -176,18 +210,19 @@ void cell_create(struct supervisor *supervisor, const struct proto_start *start,
         refuse(fds, fd_count, &err);
         return;
     }
-    struct sandbox_cell *cell = cell_new(supervisor, &err);
+    struct sandbox_cell *parked = pool_take(supervisor, start);
+    struct sandbox_cell *cell = parked ? parked : cell_new(supervisor, &err);
     if (!cell) {
         refuse(fds, fd_count, &err);
         return;
     }
-    cell->start = *start;
-    cell->event_fd = fds[PROTO_FD_EVENTS];
-    for (size_t i = PROTO_FD_STDOUT; i < fd_count; i++)
-        cell->fds[i] = fds[i];
-    cell->state = CELL_WAITING;
-    if (supervisor_watch(supervisor, cell->event_fd, WATCH_CELL_EVENTS, cell->index, &err) < 0) {
+    if (take_request(supervisor, cell, start, fds, fd_count, &err) < 0) {
         fail(supervisor, cell, &err);
+        return;
+    }
+    if (parked) {
+        cell->origin = PROTO_PARKED;
+        IGNORE_RESULT(!hand_over(supervisor, cell));
         return;
     }
     struct runtime *runtime = &supervisor->runtimes[start->language];
@@ -198,18 +233,206 @@ void cell_create(struct supervisor *supervisor, const struct proto_start *start,
         cell_continue(supervisor, cell, NULL);
 }
 
-void cell_continue(struct supervisor *supervisor, struct sandbox_cell *cell,
-                   const struct hutch_error *error)
+/* Of a cell that has a request. */
+static void build(struct supervisor *supervisor, struct sandbox_cell *cell, struct zygote *zygote)
 {
     struct hutch_error err;
 
-    if (error) {
-        fail(supervisor, cell, error);
-        return;
-    }
     cell->state = CELL_STARTING;
+    cell->zygote = zygote;
+    cell->origin = zygote ? PROTO_FORKED : PROTO_COLD;
+    if (zygote)
+        zygote->guests++;
     if (cell_build(supervisor, cell, &err) < 0)
         fail(supervisor, cell, &err);
+}
+
+void cell_continue(struct supervisor *supervisor, struct sandbox_cell *cell,
+                   const struct hutch_error *error)
+{
+    if (error)
+        fail(supervisor, cell, error);
+    else
+        build(supervisor, cell, pool_zygote(supervisor, &cell->start));
+}
+
+/* Moves the request into a new cell, which goes without a zygote. */
+static bool start_cold(struct supervisor *supervisor, struct sandbox_cell *from)
+{
+    struct hutch_error ignored;
+    bool wanted = from->event_fd >= 0 && supervisor->control_fd >= 0;
+    struct sandbox_cell *cell = wanted ? cell_new(supervisor, &ignored) : NULL;
+
+    if (!cell)
+        return false;
+    supervisor_unwatch(supervisor, from->event_fd);
+    int fds[PROTO_FDS_MAX] = {[PROTO_FD_EVENTS] = TAKE_FD(from->event_fd)};
+    for (size_t i = PROTO_FD_STDOUT; i < PROTO_FDS_MAX; i++)
+        fds[i] = TAKE_FD(from->fds[i]);
+    if (take_request(supervisor, cell, &from->start, fds, PROTO_FDS_MAX, &ignored) < 0)
+        fail(supervisor, cell, &ignored);
+    else
+        build(supervisor, cell, NULL);
+    return true;
+}
+
+struct sandbox_cell *cell_create_zygote(struct supervisor *supervisor,
+                                        const struct proto_start *start, int fds[PROTO_FDS_MAX],
+                                        struct zygote *zygote)
+{
+    struct hutch_error ignored;
+    struct sandbox_cell *cell = cell_new(supervisor, &ignored);
+
+    if (!cell)
+        return NULL;
+    cell->start = *start;
+    cell->fds[PROTO_FD_STDOUT] = TAKE_FD(fds[PROTO_FD_STDOUT]);
+    cell->fds[PROTO_FD_STDERR] = TAKE_FD(fds[PROTO_FD_STDERR]);
+    cell->fds[PROTO_FD_CHANNEL] = TAKE_FD(fds[PROTO_FD_CHANNEL]);
+    cell->state = CELL_STARTING;
+    cell->zygote_of = zygote;
+    if (supervisor_watch(supervisor, zygote->socket, WATCH_ZYGOTE, cell->index, &ignored) < 0 ||
+        supervisor_watch(supervisor, zygote->log_fd, WATCH_ZYGOTE_LOG, cell->index, &ignored) < 0 ||
+        cell_build(supervisor, cell, &ignored) < 0) {
+        cell->zygote_of = NULL; /* stays the caller's */
+        begin_close(supervisor, cell);
+        return NULL;
+    }
+    return cell;
+}
+
+void cell_park(struct supervisor *supervisor, const struct proto_start *start,
+               struct zygote *zygote)
+{
+    struct hutch_error ignored;
+    struct sandbox_cell *cell = cell_new(supervisor, &ignored);
+
+    if (!cell)
+        return;
+    cell->start = *start;
+    pool_expect(supervisor, cell);
+    build(supervisor, cell, zygote);
+}
+
+void cell_take_process(struct supervisor *supervisor, struct sandbox_cell *cell, int pidfd,
+                       const struct hutch_error *error)
+{
+    struct hutch_error err;
+
+    cell->is_ordered = false;
+    cell->run_pidfd = pidfd;
+    cell->run_pid = pidfd >= 0 ? process_number("/proc", pidfd) : 0;
+    if (cell->state == CELL_CLOSING) {
+        kill_cell(cell);
+        if (pidfd >= 0)
+            IGNORE_RESULT(supervisor_watch(supervisor, pidfd, WATCH_CELL_RUN, cell->index, &err) <
+                          0);
+        try_free(supervisor, cell, clock_now_ns());
+        return;
+    }
+    if (pidfd < 0)
+        fail(supervisor, cell, error);
+    else if (supervisor_watch(supervisor, pidfd, WATCH_CELL_RUN, cell->index, &err) < 0)
+        fail(supervisor, cell, &err);
+    else if (cell->report_fd < 0) /* its children had their say before */
+        conclude_start(supervisor, cell);
+    else
+        cell->deadline_ns = clock_after_ns(CELL_START_LIMIT_NS);
+}
+
+/* ---- the request meets the cell ---------------------------------------- */
+
+/* The time of the program begins. */
+static void begin_run(struct sandbox_cell *cell)
+{
+    cell->begin_ns = clock_now_ns();
+    cell->deadline_ns = cell->start.timeout_ns == NO_DEADLINE
+                            ? NO_DEADLINE
+                            : clock_after_ns(cell->start.timeout_ns);
+}
+
+static void tell_status(const struct supervisor *supervisor, const struct sandbox_cell *cell)
+{
+    struct proto_status status = {0};
+
+    memcpy(status.starts, supervisor->starts, sizeof(status.starts));
+    for (size_t i = 0; i < PROTO_LANGUAGE_COUNT; i++) {
+        const struct runtime *runtime = &supervisor->runtimes[i];
+        status.runtimes[i].has_zygote = runtime->zygote && runtime->zygote->state == ZYGOTE_READY;
+        status.runtimes[i].parked = (uint32_t)runtime->pool.count;
+        memcpy(status.runtimes[i].log, runtime->zygote_log, sizeof(status.runtimes[i].log));
+    }
+    IGNORE_RESULT(send(cell->event_fd, &status, sizeof(status), MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
+}
+
+static void tell_started(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    struct proto_event event = {
+        .type = PROTO_STARTED,
+        .layers = cell->layers,
+        .origin = cell->origin,
+        .begin_ns = cell->begin_ns,
+    };
+    cell->state = CELL_RUNNING;
+    tell(cell, &event);
+    if (cell->start.kind == PROTO_RUN)
+        supervisor->starts[cell->origin]++;
+    else if (cell->start.kind == PROTO_PROBE)
+        tell_status(supervisor, cell);
+}
+
+/* Everything is said to the interpreter in one packet, so it has got all of it
+ * or nothing. */
+static int send_request(struct supervisor *supervisor, struct sandbox_cell *cell,
+                        struct hutch_error *err)
+{
+    struct park_go go;
+    const int fds[PARK_FDS_MAX] = {cell->fds[PROTO_FD_STDOUT], cell->fds[PROTO_FD_STDERR],
+                                   cell->fds[PROTO_FD_CHANNEL], cell->fds[PROTO_FD_STDIN]};
+
+    if (cell_own_pipes(cell, err) < 0)
+        return err->code;
+    cell_plan_go(supervisor, cell, &go);
+    begin_run(cell);
+    if (fd_send(cell->park_fd, &go, sizeof(go), fds, PARK_FDS_MAX - !cell->start.has_stdin) < 0)
+        return err_errno(err, HUTCH_ERR_HELPER, errno, "wake the parked cell");
+    return 0;
+}
+
+static int limit_parked(struct sandbox_cell *cell, struct hutch_error *err)
+{
+    const struct cgroup_limits limits = {
+        .memory_bytes = cell->start.memory_bytes,
+        .max_processes = cell->start.max_processes + 1, /* hutch-init */
+        .cpu_millis = cell->start.cpu_millis,
+    };
+    cell->max_processes = cell->start.max_processes;
+    return cgroup_cell_limit(cell->cgroup, &limits, err);
+}
+
+/* Returns whether the cell is RUNNING; if not it may be gone already. */
+static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    struct hutch_error err;
+    uint32_t missing = cell->start.require & ~cell->layers;
+
+    if (missing != 0) {
+        struct child_report report = {.step = CHILD_REQUIRE, .layers = missing};
+        cell_report_error(cell, &report, &err);
+        tell_failed(cell, &err);
+        begin_close(supervisor, cell);
+        return false;
+    }
+    if (cell_check_limits(&cell->start, &err) < 0 || limit_parked(cell, &err) < 0 ||
+        send_request(supervisor, cell, &err) < 0) {
+        fail(supervisor, cell, &err);
+        return false;
+    }
+    fd_close(&cell->park_fd);
+    cell_close_handed_on(cell);
+    begin_sampling(cell);
+    tell_started(supervisor, cell);
+    return true;
 }
 
 /* ---- events ------------------------------------------------------------ */
@@ -226,11 +449,30 @@ static bool take_report(struct sandbox_cell *cell, bool *ret_end)
         return false;
     if (report.step == CHILD_READY) {
         cell->layers = report.layers;
-        cell->begin_ns = clock_now_ns();
-        cell->deadline_ns = clock_after_ns(cell->start.timeout_ns);
+        begin_run(cell);
     } else if (cell->error.code == 0)
         cell_report_error(cell, &report, &cell->error);
     return true;
+}
+
+/* What making the cell has taken is not the program's. */
+static void note_use(struct sandbox_cell *cell)
+{
+    struct cgroup_usage usage;
+
+    cgroup_cell_usage(cell->cgroup, &usage);
+    cell->cpu_before_ns = usage.cpu_ns;
+}
+
+/* Without a memory cgroup. Not of a zygote: under it are the cells of others. */
+static void begin_sampling(struct sandbox_cell *cell)
+{
+    struct hutch_error ignored; /* the cell is ending already */
+
+    if ((cell->layers & HUTCH_LAYER_CGROUP_MEMORY) || cell->init_pidfd < 0 || cell->zygote_of)
+        return;
+    if (sample_open(cell->init_pid, &cell->sampler, &ignored) == 0)
+        cell->sample_ns = clock_now_ns();
 }
 
 bool cell_take_reports(struct sandbox_cell *cell)
@@ -243,10 +485,12 @@ bool cell_take_reports(struct sandbox_cell *cell)
 }
 
 /* STARTING is over: the interpreter was exec'd, or something failed. Returns
- * whether the cell is RUNNING; if not it may be gone already. */
+ * whether the cell is RUNNING or PARKED; if not it may be gone already. */
 static bool conclude_start(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     fd_close(&cell->report_fd);
+    if (cell->is_ordered) /* the zygote tells which process it is; then on */
+        return true;
     if (cell->error.code == 0 && cell->layers == 0)
         cell->end == PROTO_END_TIMEOUT
             ? err_set(&cell->error, HUTCH_ERR_BUSY, "the cell was not ready within 30 seconds")
@@ -255,19 +499,17 @@ static bool conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
         fail(supervisor, cell, &cell->error);
         return false;
     }
-    struct proto_event event = {
-        .type = PROTO_STARTED,
-        .layers = cell->layers,
-        .begin_ns = cell->begin_ns,
-    };
-    cell->state = CELL_RUNNING;
-    tell(cell, &event);
-    if (!(cell->layers & HUTCH_LAYER_CGROUP_MEMORY) && cell->init_pid > 0) {
-        struct hutch_error ignored; /* the cell is ending already */
-        if (sample_open(cell->init_pid, &cell->sampler, &ignored) == 0)
-            cell->sample_ns = clock_now_ns();
+    if (!cell->zygote) {
+        begin_sampling(cell);
+        tell_started(supervisor, cell);
+        return true;
     }
-    return true;
+    note_use(cell);
+    if (cell->event_fd >= 0)
+        return hand_over(supervisor, cell);
+    cell->deadline_ns = NO_DEADLINE;
+    cell->state = CELL_PARKED;
+    return pool_add(supervisor, cell);
 }
 
 static void handle_report(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -331,6 +573,7 @@ static struct cgroup_usage usage_of(const struct sandbox_cell *cell, const struc
     struct cgroup_usage usage;
 
     cgroup_cell_usage(cell->cgroup, &usage);
+    usage.cpu_ns -= usage.cpu_ns > cell->cpu_before_ns ? cell->cpu_before_ns : usage.cpu_ns;
     if (usage.cpu_ns == 0)
         usage.cpu_ns = cpu_ns_of(waited);
     if (usage.peak_memory_bytes == 0) {
@@ -375,10 +618,12 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
     int status = 0;
     struct rusage waited;
 
-    if (wait4(cell->run_pid, &status, WNOHANG, &waited) != cell->run_pid)
+    if (!process_reap(&cell->run_pidfd, &status, &waited))
         return;
-    cell->run_pid = 0;
-    fd_close(&cell->run_pidfd);
+    if (cell->zygote_of) {
+        zygote_retire(supervisor, cell->zygote_of);
+        return;
+    }
     if (cell->state == CELL_STARTING) {
         /* A short program may end before hutch-init is exec'd, which still has
          * the pipe open. But the program's process is dead: what it had to
@@ -386,6 +631,10 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
         cell_take_reports(cell);
         if (!conclude_start(supervisor, cell))
             return;
+    }
+    if (cell->state == CELL_PARKED) {
+        begin_close(supervisor, cell);
+        return;
     }
     count_processes(cell);
     struct cgroup_usage usage = usage_of(cell, &waited);
@@ -433,12 +682,20 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
         if (cell->state == CELL_CLOSING)
             try_free(supervisor, cell, clock_now_ns());
         else if (kind == WATCH_CELL_INIT)
-            reap(&cell->init_pid, &cell->init_pidfd);
-        else if (cell->run_pid > 0)
+            IGNORE_RESULT(process_reap(&cell->init_pidfd, NULL, NULL));
+        else if (cell->run_pidfd >= 0)
             handle_run_exit(supervisor, cell);
         break;
     case WATCH_CELL_MEMORY:
         handle_memory(cell);
+        break;
+    case WATCH_ZYGOTE:
+        if (cell->zygote_of)
+            zygote_handle(supervisor, cell->zygote_of);
+        break;
+    case WATCH_ZYGOTE_LOG:
+        if (cell->zygote_of)
+            zygote_take_log(cell->zygote_of);
         break;
     case WATCH_CONTROL:
     case WATCH_ENGINE:
@@ -475,6 +732,10 @@ void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_
     if (now_ns < cell->deadline_ns)
         return;
     cell->deadline_ns = NO_DEADLINE;
+    if (cell->is_ordered) { /* a zygote that does not answer */
+        zygote_retire(supervisor, cell->zygote);
+        return;
+    }
     if (cell->end == PROTO_END_EXIT)
         cell->end = PROTO_END_TIMEOUT;
     kill_cell(cell);

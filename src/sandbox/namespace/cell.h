@@ -4,38 +4,51 @@
  *
  *   WAITING    its runtime's tree is being built
  *   STARTING   both children are cloned; the interpreter is not exec'd yet
+ *   PARKED     made by way of a zygote: the interpreter waits for a request
  *   RUNNING    the interpreter runs; its time counts from the moment that its
- *              process is ready to exec it
+ *              process is ready to exec it, or gets the request
  *   CLOSING    everything is being killed; nothing is told to the engine any more
  */
 #pragma once
 
 #include "base/clock.h"
+#include "net.h"
 #include "plan.h"
 #include "sample.h"
 #include "supervisor.h"
+#include "zygote.h"
 
 /* For making a cell, which a busy host may delay; no program's time. */
 #define CELL_START_LIMIT_NS (30 * NS_PER_SECOND)
 
-enum cell_state { CELL_WAITING, CELL_STARTING, CELL_RUNNING, CELL_CLOSING };
+enum cell_state { CELL_WAITING, CELL_STARTING, CELL_PARKED, CELL_RUNNING, CELL_CLOSING };
 
 struct sandbox_cell {
     size_t index;
     enum cell_state state;
     struct proto_start start;
-    int event_fd;
-    int fds[PROTO_FDS_MAX]; /* of the engine, for the interpreter; -1 once handed on */
+    enum proto_origin origin;
+    struct zygote *zygote;    /* that the interpreter comes from; NULL: exec'd */
+    struct zygote *zygote_of; /* that this is the cell of */
+    bool is_ordered;          /* its process is on its way from the zygote */
+    bool is_expected;         /* of a pool */
+    int event_fd;             /* -1: no request yet, or the engine is not interested any more */
+    int fds[PROTO_FDS_MAX];   /* of the engine, for the interpreter; -1 once handed on */
+    int park_fd;              /* to the waiting interpreter */
     int report_fd;
     int lifeline_fd;
-    pid_t init_pid, run_pid; /* 0: none, or reaped */
-    int init_pidfd, run_pidfd;
+    pid_t init_pid, run_pid;   /* 0: none yet; of a dead child maybe another's now */
+    int init_pidfd, run_pidfd; /* -1: none, or reaped */
     struct cgroup_cell *cgroup;
-    uid_t uid; /* of the host, this cell's alone; 0: none */
+    struct net net; /* of a cell that a zygote serves */
+    bool net_used;  /* it had a cell before */
+    uid_t uid;      /* of the host, this cell's alone; 0: none */
     cpu_set_t cpus;
+    uint64_t disk_bytes;    /* what its tmpfs takes */
     uint32_t max_processes; /* of start, and what the interpreter needs beside */
     uint32_t layers;
     uint64_t begin_ns, deadline_ns;
+    uint64_t cpu_before_ns; /* used until the request came */
     /* Without a memory cgroup: how it is looked at, when next, the most
      * that was seen. */
     struct sampler sampler;
@@ -50,6 +63,20 @@ struct sandbox_cell {
  * engine is told and nothing is left. */
 void cell_create(struct supervisor *supervisor, const struct proto_start *start, size_t length,
                  const int *fds, size_t fd_count);
+
+/* Makes the cell of a zygote, which takes over the descriptors. NULL when it cannot. */
+struct sandbox_cell *cell_create_zygote(struct supervisor *supervisor,
+                                        const struct proto_start *start, int fds[PROTO_FDS_MAX],
+                                        struct zygote *zygote);
+
+/* Makes a cell without a request, like the one that start describes. */
+void cell_park(struct supervisor *supervisor, const struct proto_start *start,
+               struct zygote *zygote);
+
+/* The zygote made the interpreter's process of an ordered cell, or could not: -1
+ * and why. */
+void cell_take_process(struct supervisor *supervisor, struct sandbox_cell *cell, int pidfd,
+                       const struct hutch_error *error);
 
 /* The runtime a WAITING cell waited for is ready, or failed with error. */
 void cell_continue(struct supervisor *supervisor, struct sandbox_cell *cell,
@@ -71,6 +98,9 @@ void cell_abandon(struct supervisor *supervisor, struct sandbox_cell *cell);
 /* Takes the reports of the children that have come in; whether more may come. */
 bool cell_take_reports(struct sandbox_cell *cell);
 
+/* Closes what the interpreter has got. */
+void cell_close_handed_on(struct sandbox_cell *cell);
+
 /* ---- build.c ----------------------------------------------------------- */
 
 /* Makes everything of a cell up to its two children, which then go on by
@@ -78,6 +108,21 @@ bool cell_take_reports(struct sandbox_cell *cell);
  * caller to close. */
 MUST_CHECK int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell,
                           struct hutch_error *err);
+
+/* The limits that hutch was started with bind its cells too. Where one of them is
+ * below what the request allows, a program would fail for a reason that nobody
+ * told it. */
+MUST_CHECK int cell_check_limits(const struct proto_start *start, struct hutch_error *err);
+
+/* The program's own user owns its pipes, or it could not open /dev/stdout. */
+MUST_CHECK int cell_own_pipes(const struct sandbox_cell *cell, struct hutch_error *err);
+
+/* What a parked cell is told when it gets the request that is in it. */
+void cell_plan_go(struct supervisor *supervisor, struct sandbox_cell *cell, struct park_go *ret_go);
+
+/* Whether a zygote can serve a request, and a cell made for one serve another. */
+bool cell_can_fork(const struct supervisor *supervisor, const struct proto_start *start);
+bool cell_fits(const struct sandbox_cell *cell, const struct proto_start *start);
 
 /* The error that a child's report stands for. */
 void cell_report_error(const struct sandbox_cell *cell, const struct child_report *report,

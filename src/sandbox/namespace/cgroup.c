@@ -20,8 +20,8 @@
 
 struct cgroup_cell {
     struct cgroup_host *host;
-    char name[32];                 /* cell-N */
-    uint64_t memory_bytes;         /* the limit */
+    char name[32]; /* cell-N */
+    struct cgroup_limits limits;
     int join_fds[CGROUP_JOIN_MAX]; /* that of v2 comes last */
     size_t join_count;
     int clone_fd;  /* v2, else -1 */
@@ -147,7 +147,7 @@ int cgroup_cell_create(struct cgroup_host *host, const struct cgroup_limits *lim
     if (!cell)
         return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
     *cell = (struct cgroup_cell){.host = host,
-                                 .memory_bytes = limits->memory_bytes,
+                                 .limits = *limits,
                                  .join_fds = {-1, -1, -1, -1},
                                  .clone_fd = -1,
                                  .oom_fd = -1,
@@ -162,6 +162,37 @@ int cgroup_cell_create(struct cgroup_host *host, const struct cgroup_limits *lim
     IGNORE_RESULT(cgroup_cell_remove(cell)); /* nothing has joined yet */
     cgroup_cell_free(cell);
     return err_context(err, "cgroup of the cell");
+}
+
+/* Only what differs: mostly nothing does. */
+static unsigned differing(const struct cgroup_limits *one, const struct cgroup_limits *other)
+{
+    return (one->memory_bytes != other->memory_bytes ? CGROUP_BIT(CGROUP_MEMORY) : 0) |
+           (one->max_processes != other->max_processes ? CGROUP_BIT(CGROUP_PIDS) : 0) |
+           (one->cpu_millis != other->cpu_millis ? CGROUP_BIT(CGROUP_CPU) : 0);
+}
+
+int cgroup_cell_limit(struct cgroup_cell *cell, const struct cgroup_limits *limits,
+                      struct hutch_error *err)
+{
+    unsigned changed = cell ? differing(&cell->limits, limits) : 0;
+
+    for (unsigned i = 0; i < CGROUP_CONTROLLERS; i++) {
+        const struct cgroup_hierarchy *tree =
+            changed & CGROUP_BIT(i) ? cgroup_host_find(cell->host, i) : NULL;
+        /* v1: memory alone may not be more than memory and swap together. */
+        if (tree && !tree->v2 && i == CGROUP_MEMORY &&
+            limits->memory_bytes > cell->limits.memory_bytes) {
+            char value[24];
+            snprintf(value, sizeof(value), "%" PRIu64, limits->memory_bytes);
+            IGNORE_RESULT(cgroup_write(tree->fd, cell->name, "memory.memsw.limit_in_bytes", value));
+        }
+        if (tree && cgroup_apply(tree->fd, cell->name, tree->v2, i, limits, err) < 0)
+            return err->code;
+    }
+    if (cell)
+        cell->limits = *limits;
+    return 0;
 }
 
 uint32_t cgroup_cell_layers(const struct cgroup_cell *cell)
@@ -273,7 +304,8 @@ static bool was_at_its_limit(const struct cgroup_cell *cell)
 {
     struct cgroup_usage usage;
     cgroup_cell_usage(cell, &usage);
-    return usage.oom_kills > 0 || usage.peak_memory_bytes + LIMIT_SLACK_BYTES >= cell->memory_bytes;
+    return usage.oom_kills > 0 ||
+           usage.peak_memory_bytes + LIMIT_SLACK_BYTES >= cell->limits.memory_bytes;
 }
 
 bool cgroup_cell_take_oom(struct cgroup_cell *cell)

@@ -104,6 +104,11 @@ struct cgroup_cell;
 MUST_CHECK int cgroup_cell_create(struct cgroup_host *host, const struct cgroup_limits *limits,
                                   struct cgroup_cell **ret_cell, struct hutch_error *err);
 
+/* Gives the cell other limits, before anything of a program has run in it.
+ * Errors: SYSTEM. */
+MUST_CHECK int cgroup_cell_limit(struct cgroup_cell *cell, const struct cgroup_limits *limits,
+                                 struct hutch_error *err);
+
 /* Mask of HUTCH_LAYER_CGROUP_* that a process in the cell is limited by. */
 uint32_t cgroup_cell_layers(const struct cgroup_cell *cell);
 

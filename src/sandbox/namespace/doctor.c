@@ -209,9 +209,38 @@ static void append_cgroups(struct buf *out, const struct cgroup_host *cgroups)
     buf_append_text(out, "}}");
 }
 
-static void append_report(struct buf *out, const struct helper_options *options, uint32_t layers,
-                          const struct hutch_error *failure, const struct resources *resources)
+/* How cells came to be, and which wait. */
+static void append_cells(struct buf *out, const struct proto_status *status)
 {
+    static const char *const origins[] = {
+        [PROTO_COLD] = "cold", [PROTO_FORKED] = "forked", [PROTO_PARKED] = "parked"};
+    static const char *const languages[] = {
+        [PROTO_PYTHON] = "python", [PROTO_SHELL] = "shell", [PROTO_JAVASCRIPT] = "javascript"};
+    const char *comma = "";
+
+    buf_append_text(out, ",\"cells\":{\"starts\":{");
+    for (size_t i = 0; i < PROTO_ORIGIN_COUNT; i++)
+        buf_appendf(out, "%s\"%s\":%llu", i > 0 ? "," : "", origins[i],
+                    (unsigned long long)status->starts[i]);
+    buf_append_text(out, "},\"zygotes\":[");
+    for (size_t i = 0; i < PROTO_LANGUAGE_COUNT; i++) {
+        const char *log = status->runtimes[i].log;
+        if (!status->runtimes[i].has_zygote && !log[0])
+            continue;
+        buf_appendf(out, "%s{\"language\":\"%s\"", comma, languages[i]);
+        append_flag(out, "ready", status->runtimes[i].has_zygote != 0);
+        buf_appendf(out, ",\"parked\":%u,\"log\":", status->runtimes[i].parked);
+        json_append_text(out, log);
+        buf_append_text(out, "}");
+        comma = ",";
+    }
+    buf_append_text(out, "]}");
+}
+
+static void append_report(struct buf *out, const struct helper_options *options,
+                          const struct probe *probe, const struct resources *resources)
+{
+    const struct hutch_error *failure = probe->failure.code != 0 ? &probe->failure : NULL;
     struct blocker diagnosis = {{0}, {0}};
     const char *reason = failure ? failure->message : NULL;
 
@@ -226,14 +255,15 @@ static void append_report(struct buf *out, const struct helper_options *options,
     append_flag(out, "available", !failure);
     append_field(out, "reason", reason);
     buf_append_text(out, "}]");
-    append_layers(out, layers, resources);
+    append_layers(out, probe->layers, resources);
     append_runtimes(out, options);
     append_cgroups(out, resources->cgroups);
+    append_cells(out, &probe->status);
     buf_append_text(out, "}");
 }
 
-int doctor_report(const struct helper_options *options, const char *scope, uint32_t layers,
-                  const struct hutch_error *failure, char **ret_json, struct hutch_error *err)
+int doctor_report(const struct helper_options *options, const char *scope,
+                  const struct probe *probe, char **ret_json, struct hutch_error *err)
 {
     __attribute__((cleanup(resources_done))) struct resources resources = {
         .run_dir = -1,
@@ -242,7 +272,7 @@ int doctor_report(const struct helper_options *options, const char *scope, uint3
     auto_buf struct buf out = BUF_MAX(LIMIT_REPORT_BYTES);
 
     resources_open(&resources, options, scope);
-    append_report(&out, options, layers, failure, &resources);
+    append_report(&out, options, probe, &resources);
     if (buf_check(&out, err) < 0)
         return err_context(err, "report as JSON");
     *ret_json = TAKE_BUF(out).data;

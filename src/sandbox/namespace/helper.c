@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/quote.h"
 #include "proto.h"
 #include "scope.h"
 #include "slots.h"
@@ -30,6 +31,7 @@
 #define HELLO_SECONDS 10
 #define SCOPE_SECONDS 5 /* for systemd to start a scope, and the hello */
 #define END_SECONDS 5
+#define PARKED_DEFAULT 4
 #define DEFAULT_PYTHON "/usr/bin/python3"
 #define DEFAULT_BASH "/bin/bash"
 #define DEFAULT_NODE "/usr/bin/node"
@@ -105,6 +107,20 @@ static int default_cache_dir(char **ret_dir, struct hutch_error *err)
     return copy_text("cache_dir", NULL, path, false, ret_dir, err);
 }
 
+/* A list of module names, which the zygote imports. */
+static int check_preload(const char *preload, struct hutch_error *err)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,";
+
+    if (preload &&
+        (strlen(preload) > LIMIT_PRELOAD_BYTES || strspn(preload, allowed) != strlen(preload)))
+        return err_set(err, HUTCH_ERR_INVALID,
+                       "preload: %s is not a list of module names with commas, of at most %u bytes",
+                       quote_bytes(preload, strlen(preload)).text, (unsigned)LIMIT_PRELOAD_BYTES);
+    return 0;
+}
+
 static int fill_options(const struct hutch_engine_options *given, struct helper_options *options,
                         struct hutch_error *err)
 {
@@ -118,6 +134,17 @@ static int fill_options(const struct hutch_engine_options *given, struct helper_
         return err_set(err, HUTCH_ERR_INVALID,
                        "uid_base, uid_count: %u, %u is not a range of 1 to %u uids from 1000 up",
                        options->uid_base, options->uid_count, SLOTS_COUNT_MAX);
+    options->warmth = given->warmth;
+    options->parked_cells = given->parked_cells ? given->parked_cells : PARKED_DEFAULT;
+    if (options->warmth > HUTCH_COLD)
+        return err_set(err, HUTCH_ERR_INVALID, "warmth: %u is not 0 to %u", options->warmth,
+                       (unsigned)HUTCH_COLD);
+    if (options->parked_cells > LIMIT_PARKED_CELLS)
+        return err_set(err, HUTCH_ERR_INVALID, "parked_cells: %u is not 1 to %u",
+                       options->parked_cells, (unsigned)LIMIT_PARKED_CELLS);
+    if (check_preload(given->preload, err) < 0 ||
+        copy_text("preload", given->preload, "", false, &options->preload, err) < 0)
+        return err->code;
     if (copy_text("python", given->python, DEFAULT_PYTHON, true, &options->python, err) < 0 ||
         copy_text("bash", given->bash, DEFAULT_BASH, true, &options->bash, err) < 0 ||
         copy_text("node", given->node, DEFAULT_NODE, true, &options->node, err) < 0 ||
@@ -155,6 +182,7 @@ void helper_options_done(struct helper_options *options)
     free(options->bash);
     free(options->node);
     free(options->cgroup);
+    free(options->preload);
     memset(options, 0, sizeof(*options));
 }
 
@@ -264,7 +292,7 @@ static int wait_for_hello(struct helper *helper, unsigned seconds, bool *ret_ans
 struct command {
     const char *words[SCOPE_WORDS + PROTO_ARG_END + 1];
     char path[PATH_MAX + 32];
-    char uid_base[16], uid_count[16];
+    char uid_base[16], uid_count[16], warmth[16], parked[16];
 };
 
 static void fill_command(struct command *command, const struct helper_options *options,
@@ -276,6 +304,8 @@ static void fill_command(struct command *command, const struct helper_options *o
     snprintf(command->path, sizeof(command->path), "%s/hutch-supervisor", options->helper_dir);
     snprintf(command->uid_base, sizeof(command->uid_base), "%u", options->uid_base);
     snprintf(command->uid_count, sizeof(command->uid_count), "%u", options->uid_count);
+    snprintf(command->warmth, sizeof(command->warmth), "%u", options->warmth);
+    snprintf(command->parked, sizeof(command->parked), "%u", options->parked_cells);
     if (scope) {
         memcpy(words, scope->words, sizeof(scope->words));
         words += SCOPE_WORDS;
@@ -290,6 +320,9 @@ static void fill_command(struct command *command, const struct helper_options *o
     words[PROTO_ARG_IN_SCOPE] = scope ? "yes" : "no";
     words[PROTO_ARG_UID_BASE] = command->uid_base;
     words[PROTO_ARG_UID_COUNT] = command->uid_count;
+    words[PROTO_ARG_WARMTH] = command->warmth;
+    words[PROTO_ARG_PARKED] = command->parked;
+    words[PROTO_ARG_PRELOAD] = options->preload;
 }
 
 static int spawn_and_greet(const struct helper_options *options, struct scope_start *scope,

@@ -33,6 +33,9 @@ struct helper_options {
     char *cgroup;
     uint32_t uid_base;
     uint32_t uid_count;
+    uint32_t warmth;
+    uint32_t parked_cells;
+    char *preload;
 };
 
 /* Copies and completes options (NULL: all defaults). Finds the helper folder:

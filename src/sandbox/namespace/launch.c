@@ -5,9 +5,8 @@
  * child: its wait status is the kernel's word about the program, and signals
  * to it mean what they mean outside, which they would not to PID 1.
  *
- * It prepares itself while setup_child builds the cell, enters the cell, confines
- * itself, and becomes the interpreter once PID 1 has given its powers up. Only async-signal-safe
- * calls.
+ * It enters the cell (enter.c) and becomes the interpreter once PID 1 has given
+ * its powers up. Only async-signal-safe calls.
  */
 #include "cgroup.h"
 #include "guest/script.h"
@@ -20,129 +19,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define REPORT_FD (WIRE_CHANNEL_FD + 1)
-#define READY_FD (WIRE_CHANNEL_FD + 2)
-
-/* A cell dies before anything else when the host's memory runs out. */
-static void offer_to_oom_killer(void)
-{
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        IGNORE_RESULT(write(fd, "500", 3) == 3 ? 0 : -1);
-        close(fd);
-    }
-}
-
-/* Waits until the cell is built: setup_child says so. */
-static void wait_until_built(const struct cell_plan *plan)
-{
-    child_wait(plan, plan->ready_fds[0], CHILD_WAIT_READY);
-}
-
-/* Waits until PID 1 has given its powers up and is hutch-init: its exec closes
- * the pipe. Had it failed instead, its end would be this process's as well. */
-static void wait_until_confined(const struct cell_plan *plan)
-{
-    char word;
-    ssize_t count;
-
-    do
-        count = read(plan->ready_fds[0], &word, 1);
-    while (count < 0 && errno == EINTR);
-    if (count != 0)
-        child_fail(plan, CHILD_WAIT_READY, count < 0 ? errno : EPROTO);
-}
-
-/* Moves what the program gets, and the two pipes to the others, out of the way
- * of the places that they go to: a supervisor with many cells has descriptors
- * everywhere. */
-static void move_descriptors(struct cell_plan *plan)
-{
-    int *const fds[] = {&plan->stdin_fd,   &plan->stdout_fd, &plan->stderr_fd,
-                        &plan->channel_fd, &plan->report_fd, &plan->ready_fds[0]};
-
-    for (size_t i = 0; i < ARRAY_LENGTH(fds); i++) {
-        if (*fds[i] < 0)
-            continue;
-        int moved = fcntl(*fds[i], F_DUPFD_CLOEXEC, READY_FD + 1);
-        if (moved < 0)
-            child_fail(plan, CHILD_DESCRIPTORS, errno);
-        *fds[i] = moved;
-    }
-}
-
-/* What does not need the finished cell, while setup_child builds it. The
- * resource limits come first: raising one takes a power outside of the cell. */
-static void prepare(struct cell_plan *plan)
-{
-    close(plan->ready_fds[1]);
-    move_descriptors(plan);
-    offer_to_oom_killer();
-    int error = cgroup_join(plan->join_fds, plan->join_count);
-    if (error < 0)
-        child_fail(plan, CHILD_JOIN_CGROUP, -error);
-    for (size_t i = 0; i < PLAN_RLIMITS; i++) {
-        const struct plan_rlimit *entry = &plan->rlimits[i];
-        if (syscall(SYS_prlimit64, 0, entry->resource, &entry->limit, NULL) < 0)
-            child_fail(plan, CHILD_RLIMIT, errno);
-    }
-    if (setsid() < 0)
-        child_fail(plan, CHILD_SESSION, errno);
-    /* The pid namespace was entered by clone. The mount namespace has to wait:
-     * entering it takes its root as it is then. */
-    if (setns(plan->init_pidfd, (int)plan->namespaces & ~(CLONE_NEWPID | CLONE_NEWNS)) < 0)
-        child_fail(plan, CHILD_ENTER, errno);
-    child_enter_cgroup_ns(plan);
-}
-
-static void enter_cell(const struct cell_plan *plan)
-{
-    if (setns(plan->mount_ns_fd, CLONE_NEWNS) < 0)
-        child_fail(plan, CHILD_ENTER, errno);
-    child_set_ids(plan);
-    if (chroot("/root") < 0 || chdir(CELL_HOME) < 0)
-        child_fail(plan, CHILD_CHROOT, errno);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
-        child_fail(plan, CHILD_DEATH_SIGNAL, errno);
-}
-
-/* Only what the program may have, the channel, which the runner keeps from its
- * children, and the two pipes, which the exec closes: nothing of the
- * supervisor's stays open in the cell. */
-static void place_descriptors(struct cell_plan *plan)
-{
-    const int channel_fd =
-        plan->language == PROTO_JAVASCRIPT ? WIRE_CHANNEL_FD_NODE : WIRE_CHANNEL_FD;
-    close_range(0, READY_FD, 0);
-    int input = plan->stdin_fd;
-    if (input < 0)
-        input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (input < 0 || (input > 0 && dup2(input, 0) < 0) || dup2(plan->stdout_fd, 1) < 0 ||
-        dup2(plan->stderr_fd, 2) < 0 || dup2(plan->channel_fd, channel_fd) < 0 ||
-        dup3(plan->report_fd, REPORT_FD, O_CLOEXEC) < 0 ||
-        dup3(plan->ready_fds[0], READY_FD, O_CLOEXEC) < 0 || fcntl(0, F_SETFD, 0) < 0)
-        child_fail(plan, CHILD_DESCRIPTORS, errno);
-    plan->report_fd = REPORT_FD;
-    plan->ready_fds[0] = READY_FD;
-    if (close_range(READY_FD + 1, ~0U, 0) < 0)
-        child_fail(plan, CHILD_DESCRIPTORS, errno);
-}
-
-/* Refuses to go on without what the request asked for. */
-static uint32_t check_layers(const struct cell_plan *plan)
-{
-    uint32_t layers = plan->layers | HUTCH_LAYER_NO_CAPS | HUTCH_LAYER_NO_NEW_PRIVS |
-                      HUTCH_LAYER_SECCOMP | HUTCH_LAYER_RLIMITS | HUTCH_LAYER_PRIVATE_ROOT;
-    if (plan->landlock_abi > 0)
-        layers |= HUTCH_LAYER_LANDLOCK;
-    uint32_t missing = plan->require & ~layers;
-    if (missing != 0) {
-        child_report(plan, &(struct child_report){.step = CHILD_REQUIRE, .layers = missing});
-        _exit(127);
-    }
-    return layers;
-}
-
 static void report_ready(const struct cell_plan *plan, uint32_t layers)
 {
     child_report(plan, &(struct child_report){.step = CHILD_READY, .layers = layers});
@@ -150,12 +26,8 @@ static void report_ready(const struct cell_plan *plan, uint32_t layers)
 
 void launch_child(struct cell_plan *plan)
 {
-    prepare(plan);
-    wait_until_built(plan);
-    enter_cell(plan);
-    place_descriptors(plan);
-    child_confine(plan, plan->landlock_abi);
-    uint32_t layers = check_layers(plan);
+    close(plan->ready_fds[1]);
+    uint32_t layers = child_enter(plan);
 
     if (plan->kind == PROTO_PROBE) {
         report_ready(plan, verify_layers(plan, layers));
@@ -169,7 +41,7 @@ void launch_child(struct cell_plan *plan)
             child_fail(plan, CHILD_SCRIPT, -error);
         close(WIRE_CHANNEL_FD);
     }
-    wait_until_confined(plan);
+    child_wait_for_init(plan);
     /* Last, or the two children would share a processor while others idle. */
     if (sched_setaffinity(0, sizeof(plan->cpus), &plan->cpus) < 0)
         child_fail(plan, CHILD_AFFINITY, errno);

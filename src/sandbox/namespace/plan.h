@@ -9,6 +9,10 @@
  *              names; then exec of hutch-init
  *   launch.c   the child that becomes the interpreter: joins what setup made,
  *              confines itself; then exec of the interpreter
+ *
+ * In place of a child of its own the supervisor may ask a zygote for the
+ * interpreter's process (zygote.h): a fork of a warm interpreter, which enters
+ * the cell by the same steps, and then waits for its request instead of an exec.
  */
 #pragma once
 
@@ -38,6 +42,19 @@ struct plan_rlimit {
     struct rlimit limit;
 };
 
+/* Namespaces that the interpreter's process enters, in this order: a used network
+ * namespace may belong to another cell's user namespace, over which there is no
+ * power any more from inside. The pid namespace is entered before it is cloned. */
+enum plan_ns {
+    PLAN_NS_NET,
+    PLAN_NS_USER,
+    PLAN_NS_IPC,
+    PLAN_NS_UTS,
+    PLAN_NS_MOUNT,
+    PLAN_NS_PID,
+    PLAN_NS_COUNT
+};
+
 struct cell_plan {
     /* The pipe for struct child_report; the pipe on which setup tells launch
      * that the cell stands; the pipe on which the parent tells setup that the
@@ -45,19 +62,22 @@ struct cell_plan {
     int report_fd;
     int ready_fds[2];
     int mapped_fds[2];
-    int lifeline_fd; /* hutch-init's: end of file when the supervisor lets go */
-    int init_pidfd;  /* launch only */
-    int mount_ns_fd; /* launch only */
+    int lifeline_fd;           /* hutch-init's: end of file when the supervisor lets go */
+    int ns_fds[PLAN_NS_COUNT]; /* launch only; -1 for what the cell has not */
     int join_fds[PLAN_JOIN_FDS];
     size_t join_count;
-    int stdin_fd, stdout_fd, stderr_fd, channel_fd; /* launch only; stdin_fd may be -1 */
+    /* launch only; -1 is /dev/null. Of a parked cell the channel is the socket
+     * on which it waits for struct park_go. */
+    int stdin_fd, stdout_fd, stderr_fd, channel_fd;
 
     enum proto_start_kind kind;
+    bool forked; /* the interpreter's process comes from a zygote */
     enum proto_language language;
     uid_t uid; /* as seen after the user namespace was entered */
     gid_t gid;
     bool clear_groups;   /* setgroups is allowed */
     bool cgroup_ns;      /* make a cgroup namespace */
+    bool net_used;       /* the network namespace is up already */
     uint32_t layers;     /* that the parent put in force */
     uint32_t namespaces; /* CLONE_NEW* flags of the cell */
     uint32_t require;
@@ -71,10 +91,31 @@ struct cell_plan {
     char cpu_dir[24];       /* "cpu/2": what /sys/devices/system/cpu shows; "" for one cpu */
     char tmpfs_options[96]; /* of the cell's one tmpfs */
     struct plan_rlimit rlimits[PLAN_RLIMITS];
+    size_t rlimit_count;
     const char *argv[PLAN_ARG_MAX + 1];
     const char *envp[PLAN_ENV_MAX + 1];
     char cpu_env[3][32]; /* OMP_NUM_THREADS=2 and its kin */
     char node_options[2][32];
+};
+
+/* The descriptors of a plan that go along when it is sent to a zygote: pointers
+ * to them in the plan, in an order that both sides find. Returns how many. */
+#define PLAN_PASSED_MAX (3 + PLAN_NS_COUNT + PLAN_JOIN_FDS)
+size_t plan_passed(struct cell_plan *plan, int *ret_places[PLAN_PASSED_MAX]);
+
+/* A zygote's answers to its supervisor: the first when it is ready, then one a
+ * plan, in their order, with the pidfd of the process that it made, or an errno. */
+struct zygote_reply {
+    int32_t error;
+};
+
+/* What the supervisor sends to a parked cell when it gets its request, with the
+ * descriptors for 1, 2, WIRE_CHANNEL_FD and, if there is stdin, 0. */
+#define PARK_FDS_MAX 4
+#define PARK_RLIMITS 3
+struct park_go {
+    cpu_set_t cpus;
+    struct plan_rlimit rlimits[PARK_RLIMITS];
 };
 
 /* What can go wrong in a child, in the words of the error message. */
@@ -105,6 +146,7 @@ struct cell_plan {
     STEP(CHILD_SESSION, "start a process session")                                                 \
     STEP(CHILD_LANDLOCK, "apply the Landlock rules")                                               \
     STEP(CHILD_REQUIRE, "required layer")                                                          \
+    STEP(CHILD_DUMPABLE, "let the interpreter look at itself")                                     \
     STEP(CHILD_SCRIPT, "receive the program")                                                      \
     STEP(CHILD_EXEC, "exec the interpreter")
 
@@ -139,12 +181,27 @@ void child_set_ids(const struct cell_plan *plan);
  * joined. */
 void child_enter_cgroup_ns(const struct cell_plan *plan);
 
-/* No capability in any set, no way to get one, and the system call filter. */
-void child_confine(const struct cell_plan *plan, int landlock_abi);
+/* No capability in any set, no way to get one, and the system call filter;
+ * Landlock for the program's process. A zygote keeps the power to enter the
+ * cells in its user namespace; who is forked from it has most of its filter
+ * already. */
+enum confinement { CONFINE_INIT, CONFINE_PROGRAM, CONFINE_ZYGOTE, CONFINE_FORKED };
+void child_confine(const struct cell_plan *plan, enum confinement how);
 
 /* The two children; they end in exec or child_fail. */
 NORETURN void setup_child(struct cell_plan *plan);
 NORETURN void launch_child(struct cell_plan *plan);
+
+/* ---- enter.c ------------------------------------------------------------ */
+
+/* Enters the cell, places the descriptors, gives all power up. Returns the
+ * layers in force. */
+uint32_t child_enter(struct cell_plan *plan);
+
+/* Waits until PID 1 has given its powers up too. */
+void child_wait_for_init(const struct cell_plan *plan);
+
+/* ---- verify.c ----------------------------------------------------------- */
 
 /* Notes what verify_layers compares with; in the parent. */
 void plan_note_namespaces(struct cell_plan *plan);

@@ -42,3 +42,32 @@ bool proc_text_uid_0_is_root(const char *text)
     text += 1 + strspn(text + 1, " ");
     return text[0] == '0' && text[1] == ' ';
 }
+
+uint32_t proc_text_pid(const char *text)
+{
+    static const char key[] = "\nPid:\t";
+    const char *line = strstr(text, key);
+    uint64_t pid = line ? parse_leading(line + strlen(key)) : 0;
+
+    return pid <= INT32_MAX ? (uint32_t)pid : 0;
+}
+
+/* Whether a number of a line is 0. */
+static bool is_zero(const char *text, const char *line, const char *name)
+{
+    const char *at = strstr(text, line);
+    const char *end = at ? strchr(at + 1, '\n') : NULL;
+
+    at = at ? strstr(at, name) : NULL;
+    if (!end || !at || at >= end)
+        return false;
+    at += strlen(name);
+    return at[0] == '0' && (at[1] == ' ' || at[1] == '\n');
+}
+
+bool proc_text_has_no_socket(const char *text)
+{
+    return is_zero(text, "sockets:", " used ") && is_zero(text, "\nTCP:", " inuse ") &&
+           is_zero(text, "\nTCP:", " tw ") && is_zero(text, "\nUDP:", " inuse ") &&
+           is_zero(text, "\nFRAG:", " inuse ");
+}

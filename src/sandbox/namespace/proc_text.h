@@ -22,3 +22,10 @@ bool proc_text_is_exiting(const char *text);
 /* uid_map: whether uid 0 is that of the host: the first line begins with it and
  * gives it to itself; or false. */
 bool proc_text_uid_0_is_root(const char *text);
+
+/* fdinfo of a pidfd: the pid in the namespace of the proc; or 0. */
+uint32_t proc_text_pid(const char *text);
+
+/* sockstat: whether the network namespace has no socket, nor what a closed
+ * connection leaves behind; or false. */
+bool proc_text_has_no_socket(const char *text);

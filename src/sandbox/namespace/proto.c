@@ -38,7 +38,7 @@ bool proto_is_event(struct proto_event *event, size_t length)
         return false;
     switch ((enum proto_event_type)event->type) {
     case PROTO_STARTED:
-        return (event->layers & ~HUTCH_LAYERS_NAMESPACE) == 0;
+        return (event->layers & ~HUTCH_LAYERS_NAMESPACE) == 0 && event->origin < PROTO_ORIGIN_COUNT;
     case PROTO_EXITED:
         return is_end(event->end) &&
                (WIFEXITED(event->wait_status) || WIFSIGNALED(event->wait_status));

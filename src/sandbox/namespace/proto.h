@@ -22,6 +22,8 @@
 #include "base/attrs.h"
 #include "cgroup_text.h"
 
+#include "base/limits.h"
+
 #include <hutch.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,8 +54,9 @@ enum proto_fd {
 #define PROTO_FDS_MAX 5
 
 enum proto_start_kind {
-    PROTO_RUN,   /* run the language's interpreter */
-    PROTO_PROBE, /* build a whole cell, check its layers from inside, run nothing */
+    PROTO_RUN,    /* run the language's interpreter */
+    PROTO_PROBE,  /* build a whole cell, check its layers from inside, run nothing */
+    PROTO_ZYGOTE, /* the supervisor's own: see zygote.h */
 };
 
 struct proto_start {
@@ -66,6 +69,7 @@ struct proto_start {
     uint64_t timeout_ns;
     uint64_t memory_bytes;
     uint64_t disk_bytes;
+    char owner[LIMIT_OWNER_BYTES]; /* filled up with NULs */
 };
 
 enum proto_event_type {
@@ -73,6 +77,14 @@ enum proto_event_type {
     PROTO_FAILED,  /* nothing ran; error is set */
     PROTO_EXITED,  /* the interpreter is dead, and all other processes are being killed */
     PROTO_LOST,    /* the cell was destroyed from outside; error is set */
+};
+
+/* How the interpreter's process came to be. */
+enum proto_origin {
+    PROTO_COLD,   /* exec'd for this request */
+    PROTO_FORKED, /* forked by a zygote for this request */
+    PROTO_PARKED, /* it was there before the request */
+    PROTO_ORIGIN_COUNT
 };
 
 /* Why a run ended. */
@@ -86,6 +98,7 @@ enum proto_end {
 struct proto_event {
     uint32_t type;
     uint32_t layers;
+    uint32_t origin;   /* STARTED: enum proto_origin */
     uint64_t begin_ns; /* STARTED: when the interpreter began, monotonic clock */
     /* EXITED only */
     uint32_t end;         /* enum proto_end */
@@ -97,6 +110,16 @@ struct proto_event {
     uint64_t process_limit_hits;
     /* FAILED and LOST only */
     struct hutch_error error;
+};
+
+/* supervisor -> engine on the event socket of a PROTO_PROBE, after STARTED */
+struct proto_status {
+    uint64_t starts[PROTO_ORIGIN_COUNT]; /* of requests, by how their cells came to be */
+    struct {
+        uint32_t has_zygote;
+        uint32_t parked; /* cells that wait for a request */
+        char log[1024];  /* what the zygote printed last: modules that it could not load */
+    } runtimes[PROTO_LANGUAGE_COUNT];
 };
 
 /* engine -> supervisor on the event socket */
@@ -124,5 +147,8 @@ enum proto_argument {
     PROTO_ARG_IN_SCOPE,
     PROTO_ARG_UID_BASE,
     PROTO_ARG_UID_COUNT,
+    PROTO_ARG_WARMTH,
+    PROTO_ARG_PARKED,
+    PROTO_ARG_PRELOAD,
     PROTO_ARG_END,
 };

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs while hutch is built: turns seccomp_rules.def into a BPF program by
- * libseccomp and prints it as C, for seccomp.c to include. So cells load bytes
- * that are ready, and nothing that is installed links libseccomp.
+ * Runs while hutch is built: turns seccomp_rules.def and seccomp_zygote.def into
+ * a BPF program by libseccomp and prints it as C, for seccomp.c to include. So
+ * cells load bytes that are ready, and nothing that is installed links
+ * libseccomp. The argument says which program: cell, zygote or forked.
  */
 #include "seccomp_table.h"
 
 #include <linux/filter.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@ static void must(int result, const char *what)
     }
 }
 
-static void add_rule(scmp_filter_ctx filter, const struct seccomp_rule *rule)
+static void add_rule(scmp_filter_ctx filter, const struct seccomp_rule *rule, uint32_t action)
 {
     struct scmp_arg_cmp arguments[SECCOMP_MAX_CONDITIONS];
 
@@ -30,20 +32,30 @@ static void add_rule(scmp_filter_ctx filter, const struct seccomp_rule *rule)
         arguments[i] =
             SCMP_CMP64(condition->argument, SCMP_CMP_MASKED_EQ, condition->mask, condition->value);
     }
-    must(seccomp_rule_add_array(filter, rule->action, rule->call, rule->condition_count, arguments),
+    must(seccomp_rule_add_array(filter, action, rule->call, rule->condition_count, arguments),
          rule->name);
 }
 
-static scmp_filter_ctx build(void)
+static scmp_filter_ctx start(uint32_t otherwise)
 {
-    scmp_filter_ctx filter = seccomp_init(SECCOMP_DEFAULT);
+    scmp_filter_ctx filter = seccomp_init(otherwise);
     if (!filter)
         must(-ENOMEM, "init");
     must(seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SECCOMP_DEFAULT), "other ABIs");
     /* A binary tree of numbers instead of a list. */
     must(seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2), "optimize");
-    for (size_t i = 0; i < SECCOMP_RULES; i++)
-        add_rule(filter, &seccomp_rules[i]);
+    return filter;
+}
+
+static scmp_filter_ctx build(const char *which)
+{
+    bool forked = strcmp(which, "forked") == 0;
+    scmp_filter_ctx filter = start(forked ? SCMP_ACT_ALLOW : SECCOMP_DEFAULT);
+
+    for (size_t i = 0; !forked && i < SECCOMP_RULES; i++)
+        add_rule(filter, &seccomp_rules[i], seccomp_rules[i].action);
+    for (size_t i = 0; strcmp(which, "cell") != 0 && i < SECCOMP_ZYGOTE_RULES; i++)
+        add_rule(filter, &seccomp_zygote_rules[i], forked ? SECCOMP_DEFAULT : SCMP_ACT_ALLOW);
     return filter;
 }
 
@@ -61,10 +73,10 @@ static size_t export_program(scmp_filter_ctx filter, struct sock_filter program[
     return (size_t)bytes / sizeof(*program);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static struct sock_filter program[BPF_MAXINSNS];
-    scmp_filter_ctx filter = build();
+    scmp_filter_ctx filter = build(argc == 2 ? argv[1] : "cell");
     size_t count = export_program(filter, program);
     seccomp_release(filter);
 

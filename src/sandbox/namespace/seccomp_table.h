@@ -77,9 +77,14 @@ struct seccomp_rule {
 static const struct seccomp_rule seccomp_rules[] = {
 #include "seccomp_rules.def"
 };
+
+static const struct seccomp_rule seccomp_zygote_rules[] = {
+#include "seccomp_zygote.def"
+};
 /* clang-format on */
 
 #define SECCOMP_RULES (sizeof(seccomp_rules) / sizeof(seccomp_rules[0]))
+#define SECCOMP_ZYGOTE_RULES (sizeof(seccomp_zygote_rules) / sizeof(seccomp_zygote_rules[0]))
 
 /* What everything without a row gets. */
 #define SECCOMP_DEFAULT SCMP_ACT_ERRNO(ENOSYS)

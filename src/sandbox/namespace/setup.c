@@ -70,47 +70,6 @@ static const struct {
     {"root/proc/sys/kernel/random/boot_id", MASK_FILE},
 };
 
-void child_report(const struct cell_plan *plan, const struct child_report *report)
-{
-    /* without its reader, which is the supervisor, the child has nothing to do */
-    if (write(plan->report_fd, report, sizeof(*report)) != (ssize_t)sizeof(*report))
-        _exit(127);
-}
-
-void child_fail(const struct cell_plan *plan, enum child_step step, int error)
-{
-    child_report(plan, &(struct child_report){.step = step, .error = error});
-    _exit(127);
-}
-
-void child_set_ids(const struct cell_plan *plan)
-{
-    if (plan->clear_groups && syscall(SYS_setgroups, 0, NULL) < 0)
-        child_fail(plan, CHILD_SET_IDS, errno);
-    if (syscall(SYS_setresgid, plan->gid, plan->gid, plan->gid) < 0 ||
-        syscall(SYS_setresuid, plan->uid, plan->uid, plan->uid) < 0)
-        child_fail(plan, CHILD_SET_IDS, errno);
-}
-
-void child_wait(const struct cell_plan *plan, int fd, enum child_step step)
-{
-    char byte;
-    ssize_t count;
-
-    do
-        count = read(fd, &byte, 1);
-    while (count < 0 && errno == EINTR);
-    if (count != 1)
-        child_fail(plan, step, count < 0 ? errno : EPIPE);
-}
-
-void child_enter_cgroup_ns(const struct cell_plan *plan)
-{
-    /* Only after joining: the namespace's root is the group of its maker. */
-    if (plan->cgroup_ns && unshare(CLONE_NEWCGROUP) < 0)
-        child_fail(plan, CHILD_CGROUP_NS, errno);
-}
-
 static void join_cgroup(const struct cell_plan *plan)
 {
     int error = cgroup_join(plan->join_fds, plan->join_count);
@@ -153,12 +112,17 @@ static void mount_proc(const struct cell_plan *plan)
     }
 }
 
-static void set_names_and_loopback(const struct cell_plan *plan)
+static void set_names(const struct cell_plan *plan)
 {
     if ((plan->namespaces & CLONE_NEWUTS) &&
         (sethostname("cell", 4) < 0 || setdomainname("", 0) < 0))
         child_fail(plan, CHILD_HOSTNAME, errno);
+}
 
+static void bring_loopback_up(const struct cell_plan *plan)
+{
+    if (plan->net_used)
+        return;
     struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0)
@@ -210,12 +174,13 @@ void setup_child(struct cell_plan *plan)
     child_set_ids(plan);
     mount_scratch(plan);
     mount_proc(plan);
-    set_names_and_loopback(plan);
+    set_names(plan);
+    bring_loopback_up(plan);
     int init_fd = enter_root(plan);
     tell_launch(plan); /* the cell is built */
     close(1);
     close(2);
-    child_confine(plan, 0);
+    child_confine(plan, CONFINE_INIT);
     exec_init(plan, init_fd);
     _exit(127);
 }

@@ -24,6 +24,7 @@
 #include "cell.h"
 #include "landlock.h"
 #include "namespaces.h"
+#include "pool.h"
 #include "proc_text.h"
 #include "runtime.h"
 #include "scope.h"
@@ -42,8 +43,8 @@
 
 #define EVENTS_PER_ROUND 64
 /* Descriptors that the supervisor itself needs, and a cell at its most. */
-#define OWN_FILES 48
-#define CELL_FILES 16
+#define OWN_FILES 144
+#define CELL_FILES 20
 #define FILES_MIN 1024                   /* WIRE_CHANNEL_FD is a descriptor that cells need */
 #define FILE_BYTES_MIN MIB(128)          /* the largest file of a tree, and more */
 #define SWEEP_AGAIN_NS NS_PER_SECOND     /* where processes of a dead one were still dying */
@@ -305,6 +306,8 @@ static void handle_event(struct supervisor *supervisor, uint64_t tag)
     case WATCH_CELL_RUN:
     case WATCH_CELL_INIT:
     case WATCH_CELL_MEMORY:
+    case WATCH_ZYGOTE:
+    case WATCH_ZYGOTE_LOG:
         if (supervisor->cells[index])
             cell_handle(supervisor, supervisor->cells[index], kind);
         break;
@@ -316,7 +319,9 @@ static uint64_t tick_cells(struct supervisor *supervisor)
     uint64_t now_ns = clock_now_ns();
     uint64_t next_ns = NO_DEADLINE;
 
-    for (size_t i = 0, seen = 0, live = supervisor->cell_count; seen < live; i++) {
+    /* A cell may take another along when it goes. */
+    for (size_t i = 0, seen = 0, live = supervisor->cell_count; i < LIMIT_CELLS && seen < live;
+         i++) {
         if (!supervisor->cells[i])
             continue;
         seen++;
@@ -341,20 +346,26 @@ static uint64_t tick_sweep(struct supervisor *supervisor)
     return supervisor->sweep_ns;
 }
 
+static uint64_t sooner(uint64_t one_ns, uint64_t other_ns)
+{
+    return one_ns < other_ns ? one_ns : other_ns;
+}
+
 static void run_loop(struct supervisor *supervisor)
 {
     uint64_t end_ns = NO_DEADLINE; /* once the engine is gone */
 
     for (;;) {
-        uint64_t cells_ns = tick_cells(supervisor);
-        uint64_t next_ns = tick_sweep(supervisor);
-        next_ns = cells_ns < next_ns ? cells_ns : next_ns;
+        uint64_t next_ns = pool_tick(supervisor); /* first: it makes and ends cells */
+        next_ns = sooner(next_ns, zygote_reap_strays(supervisor));
+        next_ns = sooner(next_ns, tick_cells(supervisor));
+        next_ns = sooner(next_ns, tick_sweep(supervisor));
         if (supervisor->control_fd < 0) {
             if (end_ns == NO_DEADLINE)
                 end_ns = clock_after_ns(END_LIMIT_NS);
             if (supervisor->cell_count == 0 || clock_now_ns() >= end_ns)
                 return;
-            next_ns = end_ns < next_ns ? end_ns : next_ns;
+            next_ns = sooner(next_ns, end_ns);
         }
         struct epoll_event events[EVENTS_PER_ROUND];
         int count =
@@ -379,6 +390,19 @@ static void finish_sweep(struct supervisor *supervisor)
 
 /* ---- main -------------------------------------------------------------- */
 
+static int read_warmth(struct supervisor *supervisor, char **argv, struct hutch_error *err)
+{
+    uint64_t warmth, parked;
+
+    if (parse_u64(argv[PROTO_ARG_WARMTH], 0, HUTCH_COLD, &warmth, err) < 0 ||
+        parse_u64(argv[PROTO_ARG_PARKED], 0, LIMIT_PARKED_CELLS, &parked, err) < 0)
+        return err->code;
+    supervisor->warmth = (enum hutch_warmth)warmth;
+    supervisor->parked_cells = parked;
+    supervisor->runtimes[PROTO_PYTHON].preload = argv[PROTO_ARG_PRELOAD];
+    return 0;
+}
+
 static int start(struct supervisor *supervisor, char **argv, struct hutch_error *err)
 {
     struct hutch_error ignored;
@@ -397,7 +421,7 @@ static int start(struct supervisor *supervisor, char **argv, struct hutch_error 
         open_resources(supervisor, argv[PROTO_ARG_UID_BASE], argv[PROTO_ARG_UID_COUNT], err) < 0)
         return err->code;
     namespaces_assume(supervisor);
-    return 0;
+    return read_warmth(supervisor, argv, err);
 }
 
 int main(int argc, char **argv)

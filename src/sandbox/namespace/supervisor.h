@@ -17,6 +17,18 @@
 #include <sys/types.h>
 
 struct sandbox_cell;
+struct zygote;
+
+/* Cells that wait for a request: see pool.h. */
+struct pool {
+    struct sandbox_cell *cells[LIMIT_PARKED_CELLS]; /* the last one is the newest */
+    size_t count;
+    size_t expected;         /* being made */
+    uint64_t starts;         /* since the pool was given up last */
+    uint64_t after_ns;       /* no new cell before; after one that failed */
+    uint64_t used_ns;        /* when the last request came */
+    struct proto_start like; /* the last request that a parked cell could have served */
+};
 
 /* One language's interpreter and file tree. */
 enum runtime_state { RUNTIME_UNKNOWN, RUNTIME_BUILDING, RUNTIME_READY };
@@ -28,7 +40,13 @@ struct runtime {
     struct tree tree;
     int mount_ns_fd; /* the tree as the root of a mount namespace, to clone cells from */
     pid_t build_pid;
-    int build_fd; /* struct hutch_error of the building child */
+    int build_fd;             /* struct hutch_error of the building child */
+    struct zygote *zygote;    /* NULL: none */
+    uint64_t zygote_after_ns; /* no new one before; after one that failed */
+    uint64_t zygote_wait_ns;  /* how long was waited last */
+    char zygote_log[1024];    /* the end of what it printed */
+    const char *preload;      /* names of modules with commas, for the zygote to load */
+    struct pool pool;
 };
 
 struct supervisor {
@@ -56,8 +74,12 @@ struct supervisor {
     struct slots *slots;
     struct cgroup_host *cgroups;
     uint64_t sweep_ns; /* when to sweep again */
+    bool has_strays;   /* children that no cell knows: see zygote.h */
     struct sandbox_cell *cells[LIMIT_CELLS];
     size_t cell_count, cell_limit;
+    enum hutch_warmth warmth;
+    size_t parked_cells; /* of a runtime that is in use */
+    uint64_t starts[PROTO_ORIGIN_COUNT];
 };
 
 /* What an epoll event is about; the tag holds the kind and the cell's place. */
@@ -70,6 +92,8 @@ enum watch_kind {
     WATCH_CELL_RUN,
     WATCH_CELL_INIT,
     WATCH_CELL_MEMORY,
+    WATCH_ZYGOTE,
+    WATCH_ZYGOTE_LOG,
 };
 
 /* Watches fd for input, until it is closed here and in every forked child. */

@@ -329,6 +329,7 @@ static void append_python(struct buf *manifest, const struct tree_spec *spec,
                           const struct python_info *python)
 {
     append_below(manifest, spec->helper_dir, "runner.py");
+    append_below(manifest, spec->helper_dir, "hutch_zygote.abi3.so");
     append_below(manifest, python->prefix, "pyvenv.cfg");
     for (size_t i = 0; i < python->path.count; i++)
         append_input(manifest, python->path.items[i]);

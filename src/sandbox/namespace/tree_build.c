@@ -281,6 +281,22 @@ static int copy_path(struct copier *copier, const struct string_list *path, stru
     return error < 0 ? error : 0;
 }
 
+/* As content, because in the helper folder it may be readable for its owner
+ * alone. */
+static int copy_helper(struct copier *copier, const struct tree_spec *spec, const char *name,
+                       const char *place, struct hutch_error *err)
+{
+    auto_buf struct buf content = BUF_MAX(LIMIT_RUNNER_BYTES);
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/%s", spec->helper_dir, name);
+    if (buf_read_file(&content, AT_FDCWD, path, err) < 0) {
+        err->code = HUTCH_ERR_HELPER;
+        return err_context(err, "a file of every cell");
+    }
+    return copier_content(copier, place, content.data, content.length, err);
+}
+
 static int copy_python(struct copier *copier, const struct tree_spec *spec,
                        const struct python_info *python, struct hutch_error *err)
 {
@@ -299,23 +315,9 @@ static int copy_python(struct copier *copier, const struct tree_spec *spec,
     if (error >= 0)
         error =
             copier_content(copier, TREE_RUNNER, python->runner.data, python->runner.length, err);
+    if (error >= 0)
+        error = copy_helper(copier, spec, "hutch_zygote.abi3.so", TREE_ZYGOTE_MODULE, err);
     return error < 0 ? error : 0;
-}
-
-/* As content, because in the helper folder it may be readable for its owner
- * alone. */
-static int copy_node_runner(struct copier *copier, const struct tree_spec *spec,
-                            struct hutch_error *err)
-{
-    auto_buf struct buf text = BUF_MAX(LIMIT_RUNNER_BYTES);
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%s/runner.cjs", spec->helper_dir);
-    if (buf_read_file(&text, AT_FDCWD, path, err) < 0) {
-        err->code = HUTCH_ERR_HELPER;
-        return err_context(err, "the javascript runner");
-    }
-    return copier_content(copier, TREE_NODE_RUNNER, text.data, text.length, err);
 }
 
 static int copy_acorn(struct copier *copier, struct hutch_error *err)
@@ -340,7 +342,7 @@ static int copy_node(struct copier *copier, const struct tree_spec *spec,
     if (error >= 0)
         error = copy_path(copier, &node->path, err);
     if (error >= 0)
-        error = copy_node_runner(copier, spec, err);
+        error = copy_helper(copier, spec, "runner.cjs", TREE_NODE_RUNNER, err);
     if (error >= 0)
         error = copy_acorn(copier, err);
     return error;

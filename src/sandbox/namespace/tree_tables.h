@@ -10,6 +10,7 @@
 /* Where the runners are in a cell, and what that of javascript reads programs
  * with. */
 #define TREE_RUNNER "/usr/lib/hutch/runner.pyc"
+#define TREE_ZYGOTE_MODULE "/usr/lib/hutch/hutch_zygote.abi3.so"
 #define TREE_NODE_RUNNER "/usr/lib/hutch/runner.cjs"
 #define TREE_ACORN "/usr/lib/hutch/acorn.js"
 

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Children that are known by their pidfds. */
+#pragma once
+
+#include "base/attrs.h"
+
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+/* The pid of the process, by the proc file system at that path; 0: gone. */
+pid_t process_number(const char *proc, int pidfd);
+
+/* Takes the status of a dead child (as waitpid gives it) and what it used, and
+ * closes its pidfd. False while it lives. Nothing is done for -1. Both results
+ * may be NULL. */
+bool process_reap(int *pidfd, int *ret_status, struct rusage *ret_usage);

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The zygote's part in C, a Python extension of the stable ABI, which every
+ * CPython from 3.9 on can load: the fork of the interpreter into a cell, which
+ * os.fork() cannot do. runner.py has the rest.
+ *
+ *   serve(socket)   waits for orders of the supervisor (zygote.h) and forks for
+ *                   each; returns in the children only, which are in their
+ *                   cells by then and without any power
+ *   park()          in such a child: waits until the cell gets its request, and
+ *                   takes its descriptors over; returns whether stdin is among them
+ *   quit(status)    ends the process as os._exit() does, but for what libraries in
+ *                   C have printed and is not written yet
+ *
+ * Between clone and the end of child_enter() the child walks through the plan
+ * of its cell by plain system calls, as the supervisor's own children do.
+ */
+#define PY_SSIZE_T_CLEAN
+#include "base/fd.h"
+#include "plan.h"
+
+#include <Python.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+/* ---- orders ------------------------------------------------------------- */
+
+/* 0, or -1 at the end of the socket and for what is no order. */
+static int receive_plan(int socket, struct cell_plan *plan)
+{
+    int fds[PLAN_PASSED_MAX];
+    int *places[PLAN_PASSED_MAX];
+    size_t count = PLAN_PASSED_MAX;
+
+    if (fd_receive(socket, plan, sizeof(*plan), fds, &count) != (ssize_t)sizeof(*plan) ||
+        plan_passed(plan, places) != count)
+        return -1;
+    for (size_t i = 0; i < count; i++)
+        *places[i] = fds[i];
+    return 0;
+}
+
+static void close_plan(struct cell_plan *plan)
+{
+    int *places[PLAN_PASSED_MAX];
+    size_t count = plan_passed(plan, places);
+
+    for (size_t i = 0; i < count; i++)
+        close(*places[i]);
+}
+
+static int reply(int socket, int pidfd, int error)
+{
+    struct zygote_reply body = {.error = error};
+    return fd_send(socket, &body, sizeof(body), &pidfd, pidfd >= 0);
+}
+
+/* ---- the fork ----------------------------------------------------------- */
+
+/* As the C library's fork, but for a child of the supervisor: CLONE_PARENT. The
+ * library keeps the thread's id in a place that the kernel knows, and a list
+ * of robust locks whose head the kernel has to be told anew. */
+static pid_t fork_to_parent(int *ret_pidfd)
+{
+    int *tid_place = NULL;
+    void *robust_list = NULL;
+    size_t robust_length = 0;
+
+    IGNORE_RESULT(prctl(PR_GET_TID_ADDRESS, &tid_place, 0, 0, 0));
+    IGNORE_RESULT(syscall(SYS_get_robust_list, 0, &robust_list, &robust_length));
+    struct clone_args args = {
+        .flags = CLONE_PARENT | CLONE_PIDFD |
+                 (tid_place ? CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID : 0ULL),
+        .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
+        .child_tid = (uint64_t)(uintptr_t)tid_place,
+    };
+    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+    if (pid == 0 && robust_list)
+        IGNORE_RESULT(syscall(SYS_set_robust_list, robust_list, robust_length) < 0);
+    return pid;
+}
+
+static void report_parked(struct cell_plan *plan, uint32_t layers)
+{
+    child_wait_for_init(plan);
+    /* As an exec would leave it: the program may look at itself. */
+    if (prctl(PR_SET_DUMPABLE, 1) < 0)
+        child_fail(plan, CHILD_DUMPABLE, errno);
+    child_report(plan, &(struct child_report){.step = CHILD_READY, .layers = layers});
+    close(plan->report_fd);
+    close(plan->ready_fds[0]);
+    explicit_bzero(plan, sizeof(*plan));
+}
+
+/* Returns the child's pid, 0 in the child, -1 with errno. */
+static pid_t fork_into_cell(struct cell_plan *plan, int own_pid_ns, int *ret_pidfd)
+{
+    pid_t pid = -1;
+
+    PyOS_BeforeFork();
+    if (setns(plan->ns_fds[PLAN_NS_PID], CLONE_NEWPID) == 0) {
+        pid = fork_to_parent(ret_pidfd);
+        if (pid == 0) {
+            uint32_t layers = child_enter(plan);
+            PyOS_AfterFork_Child(); /* hooks of modules; what they may do wrong, before that is told */
+            report_parked(plan, layers);
+            return 0;
+        }
+        int error = errno;
+        if (setns(own_pid_ns, CLONE_NEWPID) < 0)
+            _exit(1); /* the next child would be in the wrong cell */
+        errno = error;
+    }
+    int error = errno;
+    PyOS_AfterFork_Parent();
+    errno = error;
+    return pid;
+}
+
+/* ---- the module --------------------------------------------------------- */
+
+static PyObject *serve(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    int socket = (int)PyLong_AsLong(argument);
+    int own_pid_ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    struct cell_plan plan;
+
+    if (own_pid_ns < 0 || reply(socket, -1, 0) < 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    while (receive_plan(socket, &plan) == 0) {
+        int pidfd = -1;
+        pid_t pid = fork_into_cell(&plan, own_pid_ns, &pidfd);
+        if (pid == 0)
+            Py_RETURN_NONE;
+        int code = reply(socket, pidfd, pid < 0 ? errno : 0);
+        if (pid > 0)
+            close(pidfd);
+        close_plan(&plan);
+        if (code < 0)
+            break;
+    }
+    _exit(0); /* the supervisor lets go: no hook of a preloaded module may hinder it */
+}
+
+static PyObject *park(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    struct park_go go;
+    int fds[PARK_FDS_MAX];
+    size_t count = PARK_FDS_MAX;
+
+    ssize_t length = fd_receive(WIRE_CHANNEL_FD, &go, sizeof(go), fds, &count);
+    if (length == 0)
+        _exit(0); /* given up by the supervisor */
+    if (length != (ssize_t)sizeof(go) || count < PARK_FDS_MAX - 1)
+        _exit(WIRE_EXIT_FAILED);
+    bool limited = sched_setaffinity(0, sizeof(go.cpus), &go.cpus) == 0;
+    for (size_t i = 0; i < PARK_RLIMITS; i++)
+        limited =
+            syscall(SYS_prlimit64, 0, go.rlimits[i].resource, &go.rlimits[i].limit, NULL) == 0 &&
+            limited;
+    const int places[PARK_FDS_MAX] = {1, 2, WIRE_CHANNEL_FD, 0};
+    for (size_t i = 0; i < count; i++) {
+        if (dup2(fds[i], places[i]) < 0)
+            _exit(WIRE_EXIT_FAILED);
+        close(fds[i]);
+    }
+    if (!limited) { /* nothing of the program may run without */
+        static const char message[] = "hutch: the limits of the cell could not be set\n";
+        IGNORE_RESULT(write(2, message, sizeof(message) - 1) < 0);
+        _exit(WIRE_EXIT_FAILED);
+    }
+    return PyBool_FromLong(count == PARK_FDS_MAX);
+}
+
+static PyObject *quit(PyObject *module, PyObject *argument)
+{
+    (void)module;
+    int status = (int)PyLong_AsLong(argument);
+
+    fflush(NULL);
+    _exit(status);
+}
+
+static PyMethodDef methods[] = {
+    {"serve", serve, METH_O, NULL},
+    {"park", park, METH_NOARGS, NULL},
+    {"quit", quit, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "hutch_zygote",
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit_hutch_zygote(void);
+PyMODINIT_FUNC PyInit_hutch_zygote(void)
+{
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Warm cells: zygotes and parked cells, through the C API.
+
+HUTCH_BUILD is the build folder; its program tests/conformance/door runs the
+requests that it reads, all of them in one engine.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
+PATIENCE = 180  # the first run of all makes the tree of files
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="no python")
+
+
+class Engine:
+    """An engine, and what it was asked."""
+
+    def __init__(self, cache_dir, *options, threads=1):
+        self.process = subprocess.Popen(
+            [BUILD / "tests/conformance/door", "--threads", str(threads), "--cache-dir", cache_dir,
+             *options],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )
+
+    def send(self, request):
+        line = request if isinstance(request, str) else json.dumps(request)
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        assert line, "the engine is gone"
+        return json.loads(line)
+
+    def ask(self, request):
+        self.send(request)
+        answer = self.answer()
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def run(self, code, **fields):
+        result = self.ask({"code": code, **fields})
+        assert (result["error"], result["stderr"]) == (None, ""), result
+        return result["stdout"]
+
+    def cells(self):
+        return self.ask("doctor")["cells"]
+
+    def zygote(self):
+        found = [z for z in self.cells()["zygotes"] if z["language"] == "python"]
+        return found[0] if found else {"ready": False, "parked": 0, "log": ""}
+
+    def warm_up(self, parked):
+        """Until that many cells wait; requests keep the pool from going."""
+        end = time.monotonic() + PATIENCE
+        while self.zygote()["parked"] < parked:
+            assert time.monotonic() < end, self.cells()
+            self.run("pass")
+            time.sleep(0.02)
+
+    @property
+    def supervisor(self):
+        return int(children(self.process.pid)[0])
+
+
+def children(pid):
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return found.stdout.split()
+
+
+def command(pid):
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return []
+
+
+def zygote_pid(engine):
+    """Of the supervisor's interpreters the one that holds the supervisor's socket, not a cell's."""
+    for pid in children(engine.supervisor):
+        with contextlib.suppress(OSError):
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+            if "python" in status and "CapEff:\t0000000000200000" in status:
+                return int(pid)
+    return None
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory):
+    return os.environ.get("HUTCH_CACHE_DIR") or str(tmp_path_factory.getbasetemp() / "cache")
+
+
+@pytest.fixture
+def engine(cache_dir):
+    """Makes engines; each has to end well."""
+    engines = []
+
+    def make(*options, **keywords):
+        engines.append(Engine(cache_dir, *options, **keywords))
+        return engines[-1]
+
+    yield make
+    for one in engines:
+        one.process.stdin.close()
+        assert one.process.wait(timeout=60) == 0
+        one.process.stdout.close()
+
+
+def test_one_run_starts_no_zygote(engine):
+    one = engine()
+    assert one.run("print(1)") == "1\n"
+    assert one.cells() == {"starts": {"cold": 1, "forked": 0, "parked": 0}, "zygotes": []}
+
+
+def test_requests_meet_parked_cells(engine):
+    one = engine("--parked", "3")
+    one.warm_up(3)
+    before = one.cells()["starts"]
+    for _ in range(3):
+        assert one.run("print(6 * 7)") == "42\n"
+    after = one.cells()["starts"]
+    assert after["parked"] - before["parked"] == 3, (before, after)
+    assert after["cold"] == before["cold"]
+
+
+def test_a_burst_past_the_pool_is_forked(engine):
+    one = engine("--parked", "2", threads=20)
+    one.warm_up(2)
+    before = one.cells()["starts"]
+    for number in range(20):
+        one.send({"code": f"print({number})"})
+    printed = sorted(one.answer()["result"]["stdout"] for _ in range(20))
+    assert printed == sorted(f"{number}\n" for number in range(20))
+    after = one.cells()["starts"]
+    assert after["forked"] > before["forked"], (before, after)
+    assert sum(after.values()) - sum(before.values()) == 20
+
+
+def test_forked_and_cold_when_told_so(engine):
+    forked, cold = engine("--warmth", "1"), engine("--warmth", "2")
+    end = time.monotonic() + PATIENCE
+    while forked.cells()["starts"]["forked"] < 3:
+        assert time.monotonic() < end
+        assert forked.run("print(1)") == "1\n"
+    assert forked.cells()["starts"]["parked"] == 0
+    for _ in range(4):
+        assert cold.run("print(1)") == "1\n"
+    assert cold.cells() == {"starts": {"cold": 4, "forked": 0, "parked": 0}, "zygotes": []}
+
+
+FRESH = """
+import json, multiprocessing.process, os, random, secrets, ssl, tempfile, uuid
+import numpy
+print(json.dumps([bytes(multiprocessing.process.current_process().authkey).hex(),
+                  next(tempfile._get_candidate_names()), random.random(), secrets.token_hex(), str(uuid.uuid4()), os.urandom(8).hex(),
+                  numpy.random.rand(), numpy.random.default_rng().random(),
+                  ssl.RAND_bytes(8).hex()]))
+"""
+
+
+MODULES = "numpy,numpy.random,ssl,random,uuid,secrets,tempfile,multiprocessing.process"
+
+
+@pytest.mark.parametrize("preload", ["", MODULES])
+def test_random_state_is_fresh_in_each_cell(engine, preload):
+    one = engine("--preload", preload, "--parked", "4")
+    one.warm_up(4)
+    draws = [json.loads(one.run(FRESH)) for _ in range(20)]
+    for source in zip(*draws):
+        assert len(set(source)) == 20, source
+
+
+def test_preloaded_modules_are_there(engine):
+    one = engine("--preload", "json,decimal", "--parked", "1")
+    one.warm_up(1)
+    assert one.run("import sys; print('decimal' in sys.modules, 'csv' in sys.modules)") == "True False\n"
+
+
+def test_a_preload_that_fails_is_reported_and_left_out(engine):
+    one = engine("--preload", "nosuchmodule,decimal", "--parked", "1")
+    one.warm_up(1)
+    assert one.run("import sys; print('decimal' in sys.modules)") == "True\n"
+    assert "ModuleNotFoundError: No module named 'nosuchmodule'" in one.zygote()["log"]
+
+
+def test_a_limit_that_no_parked_cell_has_still_holds(engine):
+    one = engine("--parked", "2")
+    one.warm_up(2)
+    for memory_mb in (64, 1024):
+        result = one.ask({"code": "x = bytearray(200 << 20)", "memory_mb": memory_mb})
+        assert (result["error_type"] == "resource_limit") == (memory_mb == 64), result
+    disk = "import os\nopen('x', 'wb').write(b'x' * (4 << 20))"
+    assert one.ask({"code": disk, "disk_mb": 1})["error_type"] == "resource_limit"
+    assert one.ask({"code": disk, "disk_mb": 300})["error"] is None
+    spawn = "import os\nfor _ in range(8):\n    if os.fork() == 0: os.pause() if hasattr(os, 'pause') else __import__('time').sleep(60)"
+    result = one.ask({"code": spawn, "max_processes": 4})
+    assert result["error_type"] == "resource_limit", result
+
+
+def test_what_making_a_cell_takes_is_not_the_programs(engine):
+    one = engine("--parked", "2")
+    one.warm_up(2)
+    used = [one.ask({"code": "pass"})["cpu_ms"] for _ in range(5)]
+    spent = one.ask({"code": "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"})
+    assert 150 < spent["cpu_ms"] and min(used) < spent["cpu_ms"] / 2
+
+
+def test_the_end_of_a_program_is_as_in_a_plain_interpreter(engine):
+    """Objects, handlers and files go in the order that they go in there."""
+    program = """
+import atexit, sys, threading, time, weakref
+class Noisy:
+    def __init__(self, name): self.name = name
+    def __del__(self): print("gone", self.name)
+one = Noisy("global")
+_under = Noisy("underscore")
+loop = Noisy("cycle"); loop.self = loop
+weakref.finalize(one, print, "finalized")
+atexit.register(print, "atexit 1")
+atexit.register(print, "atexit 2")
+threading.Thread(target=lambda: (time.sleep(0.2), print("thread"))).start()
+sys.stdout.write("no newline, ")
+f = open("/dev/stderr", "w"); f.write("unflushed")
+print("end")
+"""
+    plain = subprocess.run(["/usr/bin/python3", "-I", "-c", program], capture_output=True,
+                           text=True, check=True)
+    one = engine("--parked", "1")
+    one.warm_up(1)
+    result = one.ask({"code": program})
+    assert result["stdout"] == plain.stdout
+    assert result["stderr"] == "unflushed"  # which a plain interpreter may lose
+    for code, status in (("raise SystemExit(7)", 7), ("1/0", 1), ("import os; os._exit(9)", 9),
+                         ("import atexit, os; atexit.register(os._exit, 5)", 5),
+                         ("raise SystemExit('text')", 1), ("raise SystemExit(-1)", 255)):
+        assert one.ask({"code": code})["exit_code"] == status, code
+    result = one.ask({"code": "raise KeyboardInterrupt"})
+    assert (result["exit_code"], result["signal"]) == (130, "SIGINT")
+
+
+def test_what_c_libraries_print_is_not_lost(engine):
+    one = engine("--parked", "1")
+    one.warm_up(1)
+    code = "import ctypes; c = ctypes.CDLL(None); c.printf(b'from c\\n'); c.puts(b'more')"
+    assert one.run(code) == "from c\nmore\n"
+
+
+def test_threads_that_go_on_find_their_modules(engine):
+    code = """
+import threading, os, time, math
+g = 1
+def f():
+    while 1: math.sqrt(os.getpid() + g)
+for _ in range(3): threading.Thread(target=f, daemon=True).start()
+time.sleep(.05)
+big = [[i] for i in range(200000)]
+"""
+    one = engine("--parked", "2")
+    one.warm_up(2)
+    for _ in range(3):
+        assert one.run(code) == ""
+
+
+def test_a_program_may_look_at_itself(engine):
+    code = "import os; print(len(os.listdir('/proc/self/ns')) > 5, 'HOME' in open('/proc/self/environ').read())"
+    one = engine("--parked", "1")
+    one.warm_up(1)
+    assert one.run(code) == "True True\n"
+
+
+def test_a_zygote_that_hangs_is_given_up(engine):
+    """A request waits for it for seconds, then gets an interpreter of its own."""
+    one = engine("--warmth", "1", threads=2)
+    end = time.monotonic() + PATIENCE
+    while one.cells()["starts"]["forked"] < 1:
+        assert time.monotonic() < end
+        one.run("pass")
+    os.kill(zygote_pid(one), signal.SIGSTOP)
+    start = time.monotonic()
+    assert one.run("print(1)") == "1\n"
+    assert time.monotonic() - start < 60
+    assert one.run("print(2)") == "2\n"
+
+
+def test_a_supervisor_has_no_dead_children(engine):
+    one = engine("--parked", "2")
+    one.warm_up(2)
+    for _ in range(10):
+        one.run("pass")
+    one.warm_up(2)
+    states = subprocess.run(["ps", "-o", "stat=", "--ppid", str(one.supervisor)],
+                            capture_output=True, text=True, check=True).stdout.split()
+    assert len([state for state in states if state.startswith("Z")]) <= 1, states
+
+
+def test_a_zygote_that_is_killed_is_replaced(engine):
+    one = engine("--parked", "2")
+    one.warm_up(2)
+    for _ in range(3):
+        pid = zygote_pid(one)
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        for _ in range(4):
+            assert one.run("print(1)") == "1\n"
+        one.warm_up(2)
+        assert zygote_pid(one) not in (None, pid)
+
+
+def test_the_inits_of_zygote_and_cells_are_killed(engine):
+    """Only the cells under them are lost, and a run that was in one says so."""
+    one = engine("--parked", "2")
+    for _ in range(3):
+        one.warm_up(2)
+        for pid in children(one.supervisor):
+            if command(pid)[:1] == [b"hutch-init"]:
+                os.kill(int(pid), signal.SIGKILL)
+        one.send({"code": "print(1)"})
+        one.answer()  # may have been lost with them
+        end = time.monotonic() + PATIENCE
+        while "error" in one_more(one):  # of a cell whose death was not noticed yet
+            assert time.monotonic() < end
+
+
+def one_more(engine):
+    engine.send({"code": "print(2)"})
+    answer = engine.answer()
+    if "error" in answer:
+        assert answer["error"]["code"] == "helper_failed", answer
+    else:
+        assert answer["result"]["stdout"] == "2\n"
+    return answer
+
+
+def count_things(supervisor):
+    """What a supervisor holds: descriptors, processes; and the host's share of it."""
+    return {
+        "descriptors": len(os.listdir(f"/proc/{supervisor}/fd")),
+        "processes": len(children(supervisor)),
+        "mounts": len(pathlib.Path(f"/proc/{supervisor}/mountinfo").read_text().splitlines()),
+        "groups": sum(len(names) for _, names, _ in os.walk("/sys/fs/cgroup") if any(
+            name.startswith("cell-") for name in names)),
+    }
+
+
+def test_many_cells_leave_nothing_behind(engine):
+    count = int(os.environ.get("HUTCH_TEST_CELLS", "150"))
+    one = engine("--parked", "2")
+    one.warm_up(2)
+    before = count_things(one.supervisor)
+    for _ in range(count):
+        assert one.run("print(1)") == "1\n"
+    one.warm_up(2)
+    end = time.monotonic() + 30
+    while any(count > before[name] + 8 for name, count in count_things(one.supervisor).items()):
+        assert time.monotonic() < end, (before, count_things(one.supervisor))
+        time.sleep(0.05)
+
+
+SOCKET = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+other, _ = server.accept()
+other.close(); client.close()  # who closes first leaves TIME_WAIT behind
+print(open("/proc/net/sockstat").read().split("tw ")[1].split()[0])
+"""
+LOOK = """
+import os
+print(os.stat("/proc/self/ns/net").st_ino, open("/proc/net/sockstat").read().split()[2])
+"""
+
+
+def test_a_network_namespace_is_never_handed_on_with_a_socket(engine):
+    one = engine("--parked", "2")
+    one.warm_up(2)
+    dirty = set()
+    for _ in range(4):
+        dirty.add(one.run(LOOK + SOCKET).split()[0])
+        for _ in range(6):
+            inode, used = one.run(LOOK).split()
+            assert used == "0"
+            assert inode not in dirty
+
+
+def test_owners_share_no_network_namespace(engine):
+    one = engine("--parked", "2")
+    one.warm_up(2)
+    seen = {"a": set(), "b": set()}
+    for _ in range(15):
+        for owner in seen:
+            seen[owner].add(one.run(LOOK, owner=owner).split()[0])
+    assert not seen["a"] & seen["b"]
+
+
+def test_threads_at_once(engine):
+    one = engine("--parked", "4", threads=8)
+    for number in range(200):
+        one.send({"code": f"print({number})", "owner": f"o{number % 3}"})
+    printed = {one.answer()["result"]["stdout"] for _ in range(200)}
+    assert printed == {f"{number}\n" for number in range(200)}
+
+
+def test_an_engine_that_ends_takes_its_zygote_along(cache_dir):
+    one = Engine(cache_dir, "--parked", "2")
+    one.warm_up(2)
+    pids = [int(pid) for pid in children(one.supervisor)]
+    assert len(pids) >= 6
+    one.process.kill()
+    one.process.wait()
+    end = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{pid}/exe") for pid in pids):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    one.process.stdin.close()
+    one.process.stdout.close()
