@@ -153,10 +153,14 @@ struct hutch_engine_options {
     uint32_t uid_base;      /* first host uid for cells, as root; default 1879048192 */
     uint32_t uid_count;     /* how many; 1 to 65536; default 4096 */
     uint32_t warmth;        /* enum hutch_warmth */
-    uint32_t parked_cells;  /* how many wait while requests come; 1 to 256, default 4. They go
-                               when none came for a minute */
+    uint32_t parked_cells;  /* how many wait for each owner's requests while they come; 1 to 256,
+                               default 4. They go when none came for a minute */
     const char *preload;    /* modules that Python cells find loaded, names with commas, at most
-                               1 KiB; one that cannot be loaded is left out, see hutch_doctor */
+                               1 KiB; one that cannot be loaded is left out, see hutch_doctor.
+                               Modules that are not the distribution's are loaded by each waiting
+                               cell for itself, never by the zygote */
+    bool zygote_per_owner;  /* owners share no zygote, and so no address layout and hash seed;
+                               default false */
 };
 
 /* Fills *options with defaults. Cannot fail. */

@@ -38,6 +38,7 @@
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */
 #define LIMIT_CELLS 1024               /* cells of one supervisor at once */
 #define LIMIT_FILES_OF_TREE 200000     /* files that a cell tree may hold */
-#define LIMIT_PARKED_CELLS 256         /* of one language that wait for requests */
+#define LIMIT_PARKED_CELLS 256         /* of one pool that wait for requests */
+#define LIMIT_POOLS 64                 /* of one supervisor: for a language and an owner each */
 #define LIMIT_PRELOAD_BYTES KIB(1)     /* names of modules */
 #define LIMIT_RUNNER_BYTES MIB(1)      /* of the source of a runner */

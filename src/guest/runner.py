@@ -66,10 +66,12 @@ WIRE_CHANNEL_FD = 1000
 WIRE_ENV = 1
 WIRE_RUN = 2
 WIRE_GATE = 3
+WIRE_ZYGOTE = 4
 WIRE_VALUE = 16
 WIRE_ERROR = 17
 WIRE_VERDICT = 18
 WIRE_RUN_TIDY = 1
+WIRE_ZYGOTE_LOAD_IN_CELLS = 1
 WIRE_GATE_ALLOWED_ONLY = 1
 WIRE_GATE_MODULE = "m"
 WIRE_GATE_CALL = "c"
@@ -81,6 +83,7 @@ WIRE_ERROR_COMPILE = 1
 WIRE_MAX_RUN = 1 << 20
 WIRE_MAX_ENV = 100 * (255 + 1 + 32768 + 1)
 WIRE_MAX_GATE = 4 * 1000 * (1 + 255 + 1)
+WIRE_MAX_ZYGOTE = 8192
 WIRE_MAX_VALUE = 1 << 20
 WIRE_MAX_ERROR = 64 << 10
 
@@ -93,7 +96,12 @@ PROGRAM = sys.argv[1]
 # The name that the last expression's value is put under; no program can use it.
 VALUE_NAME = "<value>"
 
-MAX_PAYLOADS = {WIRE_ENV: WIRE_MAX_ENV, WIRE_GATE: WIRE_MAX_GATE, WIRE_RUN: WIRE_MAX_RUN}
+MAX_PAYLOADS = {
+    WIRE_ENV: WIRE_MAX_ENV,
+    WIRE_GATE: WIRE_MAX_GATE,
+    WIRE_RUN: WIRE_MAX_RUN,
+    WIRE_ZYGOTE: WIRE_MAX_ZYGOTE,
+}
 
 CUT_MARK = b" ... [cut]"
 MAX_TYPE_NAME = 1024
@@ -236,11 +244,21 @@ def open_channel():
         give_up()
 
 
-def receive_request(channel):
-    """Waits for the request, applies its environment, gives code, tidy and gate."""
-    gate = None
+def receive(channel):
     try:
-        kind, flags, payload = channel.receive()
+        return channel.receive()
+    except (EOFError, OSError, ValueError):
+        give_up()
+
+
+def receive_request(channel, frame):
+    """
+    Waits for the rest of a request that begins with the frame, applies its environment,
+    gives code, tidy and gate.
+    """
+    gate = None
+    kind, flags, payload = frame
+    try:
         if kind == WIRE_ENV:
             set_environment(payload)
             kind, flags, payload = channel.receive()
@@ -839,33 +857,85 @@ def is_event_loop(entry):
 # -- the zygote ----------------------------------------------------------------
 
 
-def become_zygote(module_path, preload):
+def become_zygote(flags, payload):
     """
     Makes of this process one that forks the interpreters of cells, see zygote.h.
     Returns in each of these, in a cell of its own, when that has got its request.
     """
+    module_path, _, names = payload.decode().partition("\0")
+    names = [name for name in names.split(",") if name]
+    in_cells = flags & WIRE_ZYGOTE_LOAD_IN_CELLS or has_foreign_packages()
     atexit.register(leave)  # the first one runs last
-    loader = ExtensionFileLoader("hutch_zygote", module_path)
-    zygote = _imp.create_dynamic(ModuleSpec("hutch_zygote", loader, origin=module_path))
-    sys.modules.pop("hutch_zygote", None)
+    zygote = load_module(module_path)
     quit_process[0] = zygote.quit
-    for name in filter(None, preload.split(",")):
-        try:
-            __import__(name)
-        except BaseException as error:  # the log tells; cells go without it
-            show_exception(type(error), error, error.__traceback__)
-    del getattr(sys, "orig_argv", [])[-2:]  # from 3.10 on
-    buffer_by_line()
+    if not in_cells:
+        preload(names)
     for _ in range(REHEARSALS):
         rehearse()
     preloaded.update(sys.modules)
     gc.collect()
     gc.freeze()
-    zygote.serve(WIRE_CHANNEL_FD)
+    has_request = zygote.serve(WIRE_CHANNEL_FD)
     reseed()
-    rehearse()  # touches what a program will touch, so that the copies are there
-    if zygote.park():
+    log = None if has_request else prepare(names if in_cells else ())
+    if zygote.park(log):
         replace_stdin()
+
+
+def load_module(path):
+    """Of C code, without a trace in the names that a program sees."""
+    loader = ExtensionFileLoader("hutch_zygote", path)
+    module = _imp.create_dynamic(ModuleSpec("hutch_zygote", loader, origin=path))
+    sys.modules.pop("hutch_zygote", None)
+    return module
+
+
+def has_foreign_packages():
+    """
+    Whether an import may find what is not the distribution's. A zygote loads nothing of
+    that kind: it would run with the zygote's power to enter cells.
+    """
+    if sys.prefix != sys.base_prefix or sys.base_prefix != "/usr":
+        return True
+    for folder in sys.path:
+        if not folder.startswith("/usr/lib/python3"):
+            try:
+                # A .pth file has run before anything of ours, as in every interpreter.
+                if any(not name.endswith(".pth") for name in os.listdir(folder)):
+                    return True
+            except OSError:
+                pass
+    return False
+
+
+def preload(names):
+    """Imports them; what fails stands on stderr, and is gone without."""
+    for name in names:
+        try:
+            __import__(name)
+        except BaseException as error:
+            show_exception(type(error), error, error.__traceback__)
+        if len(os.listdir("/proc/self/task")) > 1:
+            write(2, f"hutch: {name} starts threads: it is loaded in each cell\n".encode())
+            os._exit(WIRE_EXIT_FAILED)
+
+
+def prepare(names):
+    """
+    In a cell that has no request yet: loads what the zygote did not, and touches what a
+    program will touch, so that the copies are there. Returns what there is to tell.
+    """
+    streams_before = sys.stdout, sys.stderr
+    log = sys.stdout = sys.stderr = _io.StringIO()
+    for name in names:
+        try:
+            __import__(name)
+        except BaseException as error:
+            show_exception(type(error), error, error.__traceback__)
+    sys.stdout, sys.stderr = streams_before
+    preloaded.update(sys.modules)
+    rehearse()
+    return log.getvalue()[-1000:].encode("utf-8", "replace")[-1000:]
 
 
 def reseed():
@@ -896,7 +966,7 @@ def rehearse():
     channel = Channel(writing)
     channel.send(WIRE_RUN, source)
     channel.fd = reading
-    source, tidy, _ = receive_request(channel)
+    source, tidy, _ = receive_request(channel, receive(channel))
     channel.fd = writing
     program = Program(source, tidy)
     store_program(program.source)
@@ -986,9 +1056,13 @@ def exit_status(error):
         return None
     if not isinstance(error, SystemExit):
         return 1
-    if error.code is None:
+    try:
+        code = error.code
+    except BaseException:  # a property of the program's
+        return None
+    if code is None:
         return 0
-    return error.code & 0xFF if type(error.code) is int and abs(error.code) < 1 << 31 else None
+    return code & 0xFF if type(code) is int and abs(code) < 1 << 31 else None
 
 
 def replace_stdin():
@@ -1002,12 +1076,15 @@ def replace_stdin():
 
 
 def main():
-    if len(sys.argv) > 2:
-        become_zygote(sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "")
     channel = open_channel()
-    watch_forks(channel)
     buffer_by_line()
-    source, tidy, gate = receive_request(channel)
+    frame = receive(channel)
+    if frame[0] == WIRE_ZYGOTE:
+        become_zygote(*frame[1:])
+        channel = open_channel()
+        frame = receive(channel)
+    watch_forks(channel)
+    source, tidy, gate = receive_request(channel, frame)
     reserve = bytes(RESERVE_BYTES)
     compiled = False
     try:

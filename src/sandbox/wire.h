@@ -4,6 +4,7 @@
  * frames of a fixed header and a bounded payload, in native byte order.
  *
  * Engine to runner:  ENV and GATE (both optional), then RUN.
+ * Supervisor to a runner that is to be a zygote, before anything else: ZYGOTE.
  * Runner to engine:  VERDICT, when there was a GATE; then VALUE, ERROR, both
  *                    optional, both claims of hostile code.
  *
@@ -40,9 +41,10 @@ struct wire_header {
 };
 
 enum wire_type {
-    WIRE_ENV = 1,  /* NAME=VALUE strings, each ended by NUL */
-    WIRE_RUN = 2,  /* the code, UTF-8, no NUL; nothing follows */
-    WIRE_GATE = 3, /* entries, each a kind byte (WIRE_GATE_*), a name, and NUL */
+    WIRE_ENV = 1,    /* NAME=VALUE strings, each ended by NUL */
+    WIRE_RUN = 2,    /* the code, UTF-8, no NUL; nothing follows */
+    WIRE_GATE = 3,   /* entries, each a kind byte (WIRE_GATE_*), a name, and NUL */
+    WIRE_ZYGOTE = 4, /* path of the zygote's module, NUL, names of modules with commas */
 
     WIRE_VALUE = 16,   /* text of the last expression's value, UTF-8 */
     WIRE_ERROR = 17,   /* struct wire_error, the type's name, then the message, UTF-8 */
@@ -51,6 +53,9 @@ enum wire_type {
 
 /* flags of WIRE_RUN */
 #define WIRE_RUN_TIDY 1 /* handle !command and %magic lines; mend escaped line ends */
+
+/* flags of WIRE_ZYGOTE */
+#define WIRE_ZYGOTE_LOAD_IN_CELLS 1 /* the modules, not in the zygote */
 
 /* flags of WIRE_GATE */
 #define WIRE_GATE_ALLOWED_ONLY 1 /* nothing may be imported but what WIRE_GATE_ALLOWED names */
@@ -79,5 +84,6 @@ struct wire_error {
 #define WIRE_MAX_RUN (1u << 20)
 #define WIRE_MAX_ENV (100u * (255u + 1u + 32768u + 1u))
 #define WIRE_MAX_GATE (4u * 1000u * (1u + 255u + 1u))
+#define WIRE_MAX_ZYGOTE 8192u
 #define WIRE_MAX_VALUE (1u << 20)
 #define WIRE_MAX_ERROR (64u << 10)

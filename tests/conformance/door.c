@@ -146,6 +146,8 @@ static int parse_options(int argc, char **argv, struct options *options)
             options->engine.parked_cells = parse_number(argv[i + 1]);
         else if (strcmp(argv[i], "--preload") == 0)
             options->engine.preload = argv[i + 1];
+        else if (strcmp(argv[i], "--zygote-per-owner") == 0)
+            options->engine.zygote_per_owner = strcmp(argv[i + 1], "yes") == 0;
         else
             return -1;
     }
@@ -162,7 +164,8 @@ int main(int argc, char **argv)
     if (parse_options(argc, argv, &options) < 0) {
         fprintf(stderr,
                 "usage: door [--threads N] [--helper-dir DIR] [--cache-dir DIR] [--python FILE] "
-                "[--bash FILE] [--node FILE] [--warmth 0|1|2] [--parked N] [--preload NAMES]\n");
+                "[--bash FILE] [--node FILE] [--warmth 0|1|2] [--parked N] [--preload NAMES] "
+                "[--zygote-per-owner yes|no]\n");
         return 2;
     }
     if (hutch_engine_new(&options.engine, &door.engine, &err) < 0) {

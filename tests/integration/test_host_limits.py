@@ -132,7 +132,7 @@ def test_more_cells_than_descriptors(cache):
                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024)))
     errors = [answer["error"] for answer in answers if "error" in answer]
     good = [answer["result"]["stdout"] for answer in answers if "result" in answer]
-    assert len(good) >= 50 and set(good) == {"y\n"}
+    assert len(good) >= 40 and set(good) == {"y\n"}
     assert errors, "eighty cells fit"
     for error in errors:
         assert error["code"] == "too_many_runs" and error["retry_safe"] is True, error

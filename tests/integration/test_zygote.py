@@ -12,6 +12,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -58,15 +59,16 @@ class Engine:
         return self.ask("doctor")["cells"]
 
     def zygote(self):
-        found = [z for z in self.cells()["zygotes"] if z["language"] == "python"]
-        return found[0] if found else {"ready": False, "parked": 0, "log": ""}
+        found = [entry for entry in self.cells()["warm"] if entry["language"] == "python"]
+        return found[0] if found else {"zygotes": 0, "parked": 0, "log": ""}
 
     def warm_up(self, parked):
-        """Until that many cells wait; requests keep the pool from going."""
+        """Until that many cells wait: two requests say that it is worth it."""
+        self.run("pass")
+        self.run("pass")
         end = time.monotonic() + PATIENCE
         while self.zygote()["parked"] < parked:
             assert time.monotonic() < end, self.cells()
-            self.run("pass")
             time.sleep(0.02)
 
     @property
@@ -119,7 +121,7 @@ def engine(cache_dir):
 def test_one_run_starts_no_zygote(engine):
     one = engine()
     assert one.run("print(1)") == "1\n"
-    assert one.cells() == {"starts": {"cold": 1, "forked": 0, "parked": 0}, "zygotes": []}
+    assert one.cells() == {"starts": {"cold": 1, "forked": 0, "parked": 0}, "warm": []}
 
 
 def test_requests_meet_parked_cells(engine):
@@ -155,7 +157,7 @@ def test_forked_and_cold_when_told_so(engine):
     assert forked.cells()["starts"]["parked"] == 0
     for _ in range(4):
         assert cold.run("print(1)") == "1\n"
-    assert cold.cells() == {"starts": {"cold": 4, "forked": 0, "parked": 0}, "zygotes": []}
+    assert cold.cells() == {"starts": {"cold": 4, "forked": 0, "parked": 0}, "warm": []}
 
 
 FRESH = """
@@ -191,6 +193,72 @@ def test_a_preload_that_fails_is_reported_and_left_out(engine):
     one.warm_up(1)
     assert one.run("import sys; print('decimal' in sys.modules)") == "True\n"
     assert "ModuleNotFoundError: No module named 'nosuchmodule'" in one.zygote()["log"]
+
+
+@pytest.fixture
+def python_with():
+    """
+    Makes interpreters that find a module which is not the distribution's. Not in /tmp,
+    of which cells have one of their own.
+    """
+    with tempfile.TemporaryDirectory(prefix="hutch-test-", dir="/opt") as folder:
+
+        def make(name, text):
+            subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", folder], check=True)
+            [packages] = pathlib.Path(folder).glob("lib/python3*/site-packages")
+            (packages / f"{name}.py").write_text(text)
+            return f"{folder}/bin/python"
+
+        yield make
+
+
+def test_foreign_modules_are_loaded_in_cells(engine, python_with):
+    """And so without the power that the zygote has."""
+    python = python_with("foreign", """
+powers = [line for line in open("/proc/self/status") if line.startswith("CapEff")]
+""")
+    one = engine("--python", python, "--preload", "foreign,nosuchmodule", "--parked", "1")
+    one.warm_up(1)
+    code = "import sys; print(*sys.modules['foreign'].powers)"
+    assert one.run(code) == "CapEff:\t0000000000000000\n\n"
+    assert "No module named 'nosuchmodule'" in one.zygote()["log"]
+
+
+THREAD = """
+import threading, time
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+"""
+EXIT = "import os; os._exit(3)"
+
+
+@pytest.mark.parametrize("text", [THREAD, EXIT], ids=["thread", "exit"])
+def test_a_module_that_no_zygote_can_load(engine, python_with, text, request):
+    """Zygotes go without it; where a cell can load it, it is there."""
+    one = engine("--python", python_with("odd", text), "--preload", "odd", "--parked", "1")
+    for number in range(10):
+        assert one.run(f"print({number})") == f"{number}\n"
+    if "thread" in request.node.name:
+        one.warm_up(1)
+        assert one.run("import sys; print('odd' in sys.modules)") == "True\n"
+
+
+def test_a_module_of_the_distribution_that_starts_threads(engine):
+    one = engine("--preload", "idlelib.run", "--parked", "1")
+    for number in range(10):
+        assert one.run(f"print({number})") == f"{number}\n"
+
+
+def test_owners_have_zygotes_of_their_own_when_asked(engine):
+    one = engine("--zygote-per-owner", "yes", "--parked", "1")
+    end = time.monotonic() + PATIENCE
+    while one.zygote()["zygotes"] < 2 or one.zygote()["parked"] < 2:
+        assert time.monotonic() < end, one.cells()
+        for owner in "ab":
+            one.run("pass", owner=owner)
+        time.sleep(0.2)
+    seen = {owner: one.run("import os; print(id(os))", owner=owner) for owner in "ab"}
+    assert seen["a"] != seen["b"]
+    assert one.zygote()["pools"] == 2
 
 
 def test_a_limit_that_no_parked_cell_has_still_holds(engine):

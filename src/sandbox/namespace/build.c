@@ -181,7 +181,7 @@ static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell
     plan->rlimit_count = ARRAY_LENGTH(fixed);
     /* A parked cell, and a zygote for all of its cells, could not raise the
      * others again: they come with the request. */
-    if (cell->zygote || cell->zygote_of)
+    if (cell_parks(cell) || cell->zygote_of)
         return;
     request_rlimits(cell, plan->rlimits + plan->rlimit_count);
     plan->rlimit_count += PARK_RLIMITS;
@@ -233,9 +233,7 @@ static void plan_node(struct cell_plan *plan, const struct proto_start *start, u
 
 static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
 {
-    const char *const zygote = plan->kind == PROTO_ZYGOTE ? TREE_ZYGOTE_MODULE : NULL;
-    const char *const python[] = {
-        "-I", "-B", "-X", "utf8", TREE_RUNNER, WIRE_PYTHON_FILE, zygote, runtime->preload, NULL};
+    const char *const python[] = {"-I", "-B", "-X", "utf8", TREE_RUNNER, WIRE_PYTHON_FILE, NULL};
     const char *const node[] = {plan->node_options[0], plan->node_options[1], "-r",
                                 TREE_NODE_RUNNER,      WIRE_NODE_LINK,        NULL};
     const char *const *const arguments[] = {[PROTO_PYTHON] = python, [PROTO_JAVASCRIPT] = node};
@@ -255,7 +253,7 @@ static uint64_t disk_bytes_of(const struct proto_start *start, uint32_t layers)
     return counted ? start->disk_bytes : start->memory_bytes;
 }
 
-bool cell_can_fork(const struct supervisor *supervisor, const struct proto_start *start)
+bool cell_can_wait(const struct supervisor *supervisor, const struct proto_start *start)
 {
     /* One processor: what a cell shows of them, and the environment, stand
      * before the request. */
@@ -263,12 +261,19 @@ bool cell_can_fork(const struct supervisor *supervisor, const struct proto_start
            start->cpu_millis <= CPU_QUOTA_PERIOD && (supervisor->namespaces & CLONE_NEWUSER);
 }
 
+bool cell_can_fork(const struct supervisor *supervisor, const struct proto_start *start)
+{
+    return start->language == PROTO_PYTHON && cell_can_wait(supervisor, start);
+}
+
 bool cell_fits(const struct sandbox_cell *cell, const struct proto_start *start)
 {
-    bool owners_differ = memcmp(cell->net.owner, start->owner, sizeof(start->owner)) != 0;
+    return cell->disk_bytes == disk_bytes_of(start, cell->layers);
+}
 
-    return cell->disk_bytes == disk_bytes_of(start, cell->layers) &&
-           !(cell->net_used && owners_differ);
+bool cell_parks(const struct sandbox_cell *cell)
+{
+    return cell->zygote || cell->pool;
 }
 
 static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build)
@@ -278,10 +283,11 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
 
     if (cell->zygote_of)
         cpus = 1; /* as its cells have */
-    else if (!cell->zygote)
+    else if (!cell_parks(cell))
         choose_cpus(supervisor, cell);
     plan->kind = cell->start.kind;
     plan->forked = cell->zygote != NULL;
+    plan->has_request = !cell->pool;
     plan->language = cell->start.language;
     plan->require = cell->start.require;
     plan->landlock_abi = supervisor->landlock_abi;
@@ -733,13 +739,14 @@ static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, s
     return supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, err);
 }
 
-/* Of a cell that a zygote fills the interpreter waits for its request at a
- * socket of its own; else it gets the engine's descriptors at once. */
-static int plan_descriptors(struct sandbox_cell *cell, struct build *build, struct hutch_error *err)
+/* An interpreter that parks waits for its request at a socket of its own; else it gets the engine's
+ * descriptors at once. */
+static int plan_descriptors(struct supervisor *supervisor, struct sandbox_cell *cell,
+                            struct build *build, struct hutch_error *err)
 {
     struct cell_plan *plan = &build->plan;
 
-    if (!cell->zygote) {
+    if (!cell_parks(cell)) {
         plan->stdin_fd = cell->fds[PROTO_FD_STDIN];
         plan->stdout_fd = cell->fds[PROTO_FD_STDOUT];
         plan->stderr_fd = cell->fds[PROTO_FD_STDERR];
@@ -751,7 +758,9 @@ static int plan_descriptors(struct sandbox_cell *cell, struct build *build, stru
     plan->stdin_fd = plan->stdout_fd = plan->stderr_fd = -1;
     plan->channel_fd = build->park[1];
     cell->park_fd = TAKE_FD(build->park[0]);
-    return 0;
+    return cell->pool
+               ? supervisor_watch(supervisor, cell->park_fd, WATCH_CELL_PARK, cell->index, err)
+               : 0;
 }
 
 static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
@@ -759,7 +768,8 @@ static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, 
 {
     cell->max_processes = limit_processes(supervisor, cell);
     if (open_pipes(build, err) < 0 || take_uid(supervisor, cell, err) < 0 ||
-        plan_descriptors(cell, build, err) < 0 || make_cgroup(supervisor, cell, err) < 0)
+        plan_descriptors(supervisor, cell, build, err) < 0 ||
+        make_cgroup(supervisor, cell, err) < 0)
         return err->code;
     plan_cell(supervisor, cell, build);
     cell->report_fd = TAKE_FD(build->report[0]);
@@ -798,7 +808,7 @@ int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell, struct 
         if (cell->error.code != 0)
             *err = cell->error;
     }
-    if (!cell->zygote)
+    if (!cell_parks(cell))
         cell_close_handed_on(cell);
     return code;
 }

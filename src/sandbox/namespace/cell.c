@@ -19,6 +19,7 @@
 
 #define CLOSE_LIMIT_NS (10 * NS_PER_SECOND) /* for the kernel to take a dead cell down */
 #define CLOSE_RETRY_NS (2 * NS_PER_MS)
+#define PARK_LIMIT_NS (60 * NS_PER_SECOND) /* for loading what it is to have */
 
 static bool start_cold(struct supervisor *supervisor, struct sandbox_cell *from);
 static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell);
@@ -120,7 +121,7 @@ static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, u
 
 static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    pool_forget(supervisor, cell);
+    pool_forget(cell);
     cell->state = CELL_CLOSING;
     cell->deadline_ns = cell->sample_ns = NO_DEADLINE;
     cell->close_deadline_ns = clock_after_ns(CLOSE_LIMIT_NS);
@@ -144,7 +145,7 @@ void cell_abandon(struct supervisor *supervisor, struct sandbox_cell *cell)
     if (cell->state == CELL_CLOSING)
         return;
     if (cell->zygote_of && cell->zygote_of->state != ZYGOTE_RETIRED)
-        zygote_retire(supervisor, cell->zygote_of); /* comes back here when it has no guests */
+        zygote_lose(supervisor, cell->zygote_of); /* comes back here when it has no guests */
     else
         begin_close(supervisor, cell);
 }
@@ -301,16 +302,16 @@ struct sandbox_cell *cell_create_zygote(struct supervisor *supervisor,
     return cell;
 }
 
-void cell_park(struct supervisor *supervisor, const struct proto_start *start,
-               struct zygote *zygote)
+void cell_park(struct supervisor *supervisor, struct pool *pool, struct zygote *zygote)
 {
     struct hutch_error ignored;
     struct sandbox_cell *cell = cell_new(supervisor, &ignored);
 
     if (!cell)
         return;
-    cell->start = *start;
-    pool_expect(supervisor, cell);
+    cell->start = pool->like;
+    cell->pool = pool;
+    pool->expected++;
     build(supervisor, cell, zygote);
 }
 
@@ -356,12 +357,8 @@ static void tell_status(const struct supervisor *supervisor, const struct sandbo
     struct proto_status status = {0};
 
     memcpy(status.starts, supervisor->starts, sizeof(status.starts));
-    for (size_t i = 0; i < PROTO_LANGUAGE_COUNT; i++) {
-        const struct runtime *runtime = &supervisor->runtimes[i];
-        status.runtimes[i].has_zygote = runtime->zygote && runtime->zygote->state == ZYGOTE_READY;
-        status.runtimes[i].parked = (uint32_t)runtime->pool.count;
-        memcpy(status.runtimes[i].log, runtime->zygote_log, sizeof(status.runtimes[i].log));
-    }
+    for (size_t i = 0; i < PROTO_LANGUAGE_COUNT; i++)
+        pool_describe(supervisor, &supervisor->runtimes[i], &status.runtimes[i]);
     IGNORE_RESULT(send(cell->event_fd, &status, sizeof(status), MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
 }
 
@@ -499,17 +496,38 @@ static bool conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
         fail(supervisor, cell, &cell->error);
         return false;
     }
-    if (!cell->zygote) {
-        begin_sampling(cell);
-        tell_started(supervisor, cell);
+    if (cell->pool) { /* handle_park goes on when it is ready for a request */
+        cell->deadline_ns = clock_after_ns(PARK_LIMIT_NS);
         return true;
     }
-    note_use(cell);
-    if (cell->event_fd >= 0)
+    if (cell->zygote) {
+        note_use(cell);
         return hand_over(supervisor, cell);
+    }
+    begin_sampling(cell);
+    tell_started(supervisor, cell);
+    return true;
+}
+
+/* The interpreter of a pool's cell says that it is ready. */
+static void handle_park(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    struct park_ready ready;
+    ssize_t count = recv(cell->park_fd, &ready, sizeof(ready), MSG_DONTWAIT | MSG_TRUNC);
+
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (count != (ssize_t)sizeof(ready) || cell->state != CELL_STARTING || cell->report_fd >= 0 ||
+        !cell->pool) { /* it has ended, or is not what we made */
+        cell_abandon(supervisor, cell);
+        return;
+    }
+    supervisor_unwatch(supervisor, cell->park_fd);
+    pool_log(supervisor, cell, ready.log, strnlen(ready.log, sizeof(ready.log)));
+    note_use(cell);
     cell->deadline_ns = NO_DEADLINE;
     cell->state = CELL_PARKED;
-    return pool_add(supervisor, cell);
+    IGNORE_RESULT(!pool_add(supervisor, cell));
 }
 
 static void handle_report(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -621,7 +639,11 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
     if (!process_reap(&cell->run_pidfd, &status, &waited))
         return;
     if (cell->zygote_of) {
-        zygote_retire(supervisor, cell->zygote_of);
+        zygote_lose(supervisor, cell->zygote_of);
+        return;
+    }
+    if (cell->pool) {
+        cell_abandon(supervisor, cell);
         return;
     }
     if (cell->state == CELL_STARTING) {
@@ -631,10 +653,6 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
         cell_take_reports(cell);
         if (!conclude_start(supervisor, cell))
             return;
-    }
-    if (cell->state == CELL_PARKED) {
-        begin_close(supervisor, cell);
-        return;
     }
     count_processes(cell);
     struct cgroup_usage usage = usage_of(cell, &waited);
@@ -689,6 +707,10 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
     case WATCH_CELL_MEMORY:
         handle_memory(cell);
         break;
+    case WATCH_CELL_PARK:
+        if (cell->park_fd >= 0)
+            handle_park(supervisor, cell);
+        break;
     case WATCH_ZYGOTE:
         if (cell->zygote_of)
             zygote_handle(supervisor, cell->zygote_of);
@@ -733,7 +755,7 @@ void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_
         return;
     cell->deadline_ns = NO_DEADLINE;
     if (cell->is_ordered) { /* a zygote that does not answer */
-        zygote_retire(supervisor, cell->zygote);
+        zygote_lose(supervisor, cell->zygote);
         return;
     }
     if (cell->end == PROTO_END_EXIT)

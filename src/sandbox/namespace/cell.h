@@ -3,8 +3,9 @@
  * One cell, as the supervisor sees it, from the request to the last rmdir.
  *
  *   WAITING    its runtime's tree is being built
- *   STARTING   both children are cloned; the interpreter is not exec'd yet
- *   PARKED     made by way of a zygote: the interpreter waits for a request
+ *   STARTING   both children are cloned; the interpreter is not exec'd yet, or it
+ *              gets ready for a request that may come
+ *   PARKED     the interpreter waits for a request
  *   RUNNING    the interpreter runs; its time counts from the moment that its
  *              process is ready to exec it, or gets the request
  *   CLOSING    everything is being killed; nothing is told to the engine any more
@@ -31,7 +32,7 @@ struct sandbox_cell {
     struct zygote *zygote;    /* that the interpreter comes from; NULL: exec'd */
     struct zygote *zygote_of; /* that this is the cell of */
     bool is_ordered;          /* its process is on its way from the zygote */
-    bool is_expected;         /* of a pool */
+    struct pool *pool;        /* that it is made for, or waits in */
     int event_fd;             /* -1: no request yet, or the engine is not interested any more */
     int fds[PROTO_FDS_MAX];   /* of the engine, for the interpreter; -1 once handed on */
     int park_fd;              /* to the waiting interpreter */
@@ -69,9 +70,9 @@ struct sandbox_cell *cell_create_zygote(struct supervisor *supervisor,
                                         const struct proto_start *start, int fds[PROTO_FDS_MAX],
                                         struct zygote *zygote);
 
-/* Makes a cell without a request, like the one that start describes. */
-void cell_park(struct supervisor *supervisor, const struct proto_start *start,
-               struct zygote *zygote);
+/* Makes a cell for a pool, without a request; zygote is NULL where the interpreter is
+ * to be started. */
+void cell_park(struct supervisor *supervisor, struct pool *pool, struct zygote *zygote);
 
 /* The zygote made the interpreter's process of an ordered cell, or could not: -1
  * and why. */
@@ -120,9 +121,16 @@ MUST_CHECK int cell_own_pipes(const struct sandbox_cell *cell, struct hutch_erro
 /* What a parked cell is told when it gets the request that is in it. */
 void cell_plan_go(struct supervisor *supervisor, struct sandbox_cell *cell, struct park_go *ret_go);
 
-/* Whether a zygote can serve a request, and a cell made for one serve another. */
+/* Whether a cell that was made before it can serve a request, and one that a zygote
+ * forks. */
+bool cell_can_wait(const struct supervisor *supervisor, const struct proto_start *start);
 bool cell_can_fork(const struct supervisor *supervisor, const struct proto_start *start);
+
+/* Whether a cell that was made for one request of an owner can serve another. */
 bool cell_fits(const struct sandbox_cell *cell, const struct proto_start *start);
+
+/* Whether the interpreter waits at the cell's park socket until it gets a request. */
+bool cell_parks(const struct sandbox_cell *cell);
 
 /* The error that a child's report stands for. */
 void cell_report_error(const struct sandbox_cell *cell, const struct child_report *report,

@@ -222,15 +222,17 @@ static void append_cells(struct buf *out, const struct proto_status *status)
     for (size_t i = 0; i < PROTO_ORIGIN_COUNT; i++)
         buf_appendf(out, "%s\"%s\":%llu", i > 0 ? "," : "", origins[i],
                     (unsigned long long)status->starts[i]);
-    buf_append_text(out, "},\"zygotes\":[");
+    buf_append_text(out, "},\"warm\":[");
     for (size_t i = 0; i < PROTO_LANGUAGE_COUNT; i++) {
-        const char *log = status->runtimes[i].log;
-        if (!status->runtimes[i].has_zygote && !log[0])
+        const struct proto_warmth *warmth = &status->runtimes[i];
+        if (warmth->zygotes + warmth->zygote_deaths + warmth->parked == 0)
             continue;
-        buf_appendf(out, "%s{\"language\":\"%s\"", comma, languages[i]);
-        append_flag(out, "ready", status->runtimes[i].has_zygote != 0);
-        buf_appendf(out, ",\"parked\":%u,\"log\":", status->runtimes[i].parked);
-        json_append_text(out, log);
+        buf_appendf(out,
+                    "%s{\"language\":\"%s\",\"pools\":%u,\"parked\":%u,\"zygotes\":%u,"
+                    "\"zygote_deaths\":%u,\"log\":",
+                    comma, languages[i], warmth->pools, warmth->parked, warmth->zygotes,
+                    warmth->zygote_deaths);
+        json_append_text(out, warmth->log);
         buf_append_text(out, "}");
         comma = ",";
     }

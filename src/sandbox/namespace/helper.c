@@ -135,6 +135,7 @@ static int fill_options(const struct hutch_engine_options *given, struct helper_
                        "uid_base, uid_count: %u, %u is not a range of 1 to %u uids from 1000 up",
                        options->uid_base, options->uid_count, SLOTS_COUNT_MAX);
     options->warmth = given->warmth;
+    options->zygotes_are_owners = given->zygote_per_owner;
     options->parked_cells = given->parked_cells ? given->parked_cells : PARKED_DEFAULT;
     if (options->warmth > HUTCH_COLD)
         return err_set(err, HUTCH_ERR_INVALID, "warmth: %u is not 0 to %u", options->warmth,
@@ -323,6 +324,7 @@ static void fill_command(struct command *command, const struct helper_options *o
     words[PROTO_ARG_WARMTH] = command->warmth;
     words[PROTO_ARG_PARKED] = command->parked;
     words[PROTO_ARG_PRELOAD] = options->preload;
+    words[PROTO_ARG_OWNERS] = options->zygotes_are_owners ? "yes" : "no";
 }
 
 static int spawn_and_greet(const struct helper_options *options, struct scope_start *scope,

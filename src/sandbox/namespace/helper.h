@@ -36,6 +36,7 @@ struct helper_options {
     uint32_t warmth;
     uint32_t parked_cells;
     char *preload;
+    bool zygotes_are_owners;
 };
 
 /* Copies and completes options (NULL: all defaults). Finds the helper folder:

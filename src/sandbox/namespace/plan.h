@@ -71,7 +71,8 @@ struct cell_plan {
     int stdin_fd, stdout_fd, stderr_fd, channel_fd;
 
     enum proto_start_kind kind;
-    bool forked; /* the interpreter's process comes from a zygote */
+    bool forked;      /* the interpreter's process comes from a zygote */
+    bool has_request; /* it is there already: no time for getting ready */
     enum proto_language language;
     uid_t uid; /* as seen after the user namespace was entered */
     gid_t gid;
@@ -107,6 +108,11 @@ size_t plan_passed(struct cell_plan *plan, int *ret_places[PLAN_PASSED_MAX]);
  * plan, in their order, with the pidfd of the process that it made, or an errno. */
 struct zygote_reply {
     int32_t error;
+};
+
+/* What the process of a parked cell sends when it is ready for a request. */
+struct park_ready {
+    char log[1024]; /* what went wrong before, such as modules that it could not load */
 };
 
 /* What the supervisor sends to a parked cell when it gets its request, with the

@@ -112,14 +112,19 @@ struct proto_event {
     struct hutch_error error;
 };
 
+/* What a runtime keeps ready for requests. */
+struct proto_warmth {
+    uint32_t zygotes;       /* that fork */
+    uint32_t zygote_deaths; /* that nobody wanted */
+    uint32_t pools;         /* one an owner */
+    uint32_t parked;        /* cells that wait for a request, in all of them */
+    char log[1024];         /* what was printed last: modules that could not be loaded */
+};
+
 /* supervisor -> engine on the event socket of a PROTO_PROBE, after STARTED */
 struct proto_status {
     uint64_t starts[PROTO_ORIGIN_COUNT]; /* of requests, by how their cells came to be */
-    struct {
-        uint32_t has_zygote;
-        uint32_t parked; /* cells that wait for a request */
-        char log[1024];  /* what the zygote printed last: modules that it could not load */
-    } runtimes[PROTO_LANGUAGE_COUNT];
+    struct proto_warmth runtimes[PROTO_LANGUAGE_COUNT];
 };
 
 /* engine -> supervisor on the event socket */
@@ -150,5 +155,6 @@ enum proto_argument {
     PROTO_ARG_WARMTH,
     PROTO_ARG_PARKED,
     PROTO_ARG_PRELOAD,
+    PROTO_ARG_OWNERS, /* "yes" or "no": zygotes are for one owner each */
     PROTO_ARG_END,
 };

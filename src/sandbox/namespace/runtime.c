@@ -33,6 +33,8 @@ void runtime_init(struct runtime *runtime, enum proto_language language, const c
         .tree = TREE_NONE,
         .mount_ns_fd = -1,
         .build_fd = -1,
+        .preload = "",
+        .zygotes.runtime = runtime,
     };
 }
 

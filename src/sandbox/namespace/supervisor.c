@@ -306,6 +306,7 @@ static void handle_event(struct supervisor *supervisor, uint64_t tag)
     case WATCH_CELL_RUN:
     case WATCH_CELL_INIT:
     case WATCH_CELL_MEMORY:
+    case WATCH_CELL_PARK:
     case WATCH_ZYGOTE:
     case WATCH_ZYGOTE_LOG:
         if (supervisor->cells[index])
@@ -399,6 +400,7 @@ static int read_warmth(struct supervisor *supervisor, char **argv, struct hutch_
         return err->code;
     supervisor->warmth = (enum hutch_warmth)warmth;
     supervisor->parked_cells = parked;
+    supervisor->zygotes_are_owners = strcmp(argv[PROTO_ARG_OWNERS], "yes") == 0;
     supervisor->runtimes[PROTO_PYTHON].preload = argv[PROTO_ARG_PRELOAD];
     return 0;
 }

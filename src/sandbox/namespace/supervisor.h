@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "base/backoff.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/limits.h"
@@ -19,15 +20,35 @@
 struct sandbox_cell;
 struct zygote;
 
-/* Cells that wait for a request: see pool.h. */
+/* Requests that came lately. */
+struct demand {
+    uint64_t starts;  /* since there was none for a while */
+    uint64_t used_ns; /* when the last one came */
+};
+
+/* Where a zygote may be, see zygote.h: one for each runtime, or for each of its pools. */
+struct zygote_place {
+    struct runtime *runtime;
+    struct zygote *zygote;    /* NULL: none */
+    struct zygote *successor; /* that is starting, of one that is used up */
+    struct demand demand;
+    struct backoff backoff;
+    bool load_in_cells; /* one failed: its modules are the cells' to load */
+    uint32_t deaths;    /* of zygotes that nobody had given up */
+    char log[1024];     /* the end of what it printed */
+};
+
+/* Cells of one runtime that wait for requests of one owner: see pool.h. */
 struct pool {
+    struct runtime *runtime;
+    char owner[LIMIT_OWNER_BYTES];
     struct sandbox_cell *cells[LIMIT_PARKED_CELLS]; /* the last one is the newest */
     size_t count;
-    size_t expected;         /* being made */
-    uint64_t starts;         /* since the pool was given up last */
-    uint64_t after_ns;       /* no new cell before; after one that failed */
-    uint64_t used_ns;        /* when the last request came */
-    struct proto_start like; /* the last request that a parked cell could have served */
+    size_t expected; /* being made */
+    struct demand demand;
+    struct backoff backoff;
+    struct proto_start like;         /* the last request that a parked cell could have served */
+    struct zygote_place own_zygotes; /* in use when zygotes are for one owner */
 };
 
 /* One language's interpreter and file tree. */
@@ -40,13 +61,9 @@ struct runtime {
     struct tree tree;
     int mount_ns_fd; /* the tree as the root of a mount namespace, to clone cells from */
     pid_t build_pid;
-    int build_fd;             /* struct hutch_error of the building child */
-    struct zygote *zygote;    /* NULL: none */
-    uint64_t zygote_after_ns; /* no new one before; after one that failed */
-    uint64_t zygote_wait_ns;  /* how long was waited last */
-    char zygote_log[1024];    /* the end of what it printed */
-    const char *preload;      /* names of modules with commas, for the zygote to load */
-    struct pool pool;
+    int build_fd;        /* struct hutch_error of the building child */
+    const char *preload; /* names of modules with commas, for cells to find loaded */
+    struct zygote_place zygotes;
 };
 
 struct supervisor {
@@ -78,7 +95,10 @@ struct supervisor {
     struct sandbox_cell *cells[LIMIT_CELLS];
     size_t cell_count, cell_limit;
     enum hutch_warmth warmth;
-    size_t parked_cells; /* of a runtime that is in use */
+    size_t parked_cells;     /* of a pool that is in use */
+    bool zygotes_are_owners; /* each owner has one of its own */
+    struct pool *pools[LIMIT_POOLS];
+    size_t pool_count;
     uint64_t starts[PROTO_ORIGIN_COUNT];
 };
 
@@ -92,6 +112,7 @@ enum watch_kind {
     WATCH_CELL_RUN,
     WATCH_CELL_INIT,
     WATCH_CELL_MEMORY,
+    WATCH_CELL_PARK,
     WATCH_ZYGOTE,
     WATCH_ZYGOTE_LOG,
 };

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "cell.h"
+#include "tree_tables.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -17,30 +18,45 @@
 #define ZYGOTE_MEMORY_BYTES MIB(2048)
 #define ZYGOTE_DISK_BYTES MIB(64) /* for what modules write when they are loaded */
 #define ZYGOTE_PROCESSES 64
-#define ZYGOTE_FORKS_MAX 2000 /* then it is replaced: cells of one share their address layout */
+#define ZYGOTE_FORKS_MAX 2000
 #define STRAYS_AGAIN_NS (5 * NS_PER_MS)
 #define ZYGOTE_START_NS (60 * NS_PER_SECOND) /* for loading what it is to have */
-#define RETRY_FIRST_NS (NS_PER_SECOND / 4)
-#define RETRY_MOST_NS (60 * NS_PER_SECOND)
 
 /* ---- its life ----------------------------------------------------------- */
 
-static struct zygote *zygote_new(struct runtime *runtime)
+static struct zygote *zygote_new(struct zygote_place *place)
 {
     struct zygote *zygote = calloc(1, sizeof(*zygote));
     if (!zygote)
         return NULL;
-    zygote->runtime = runtime;
+    zygote->place = place;
+    zygote->runtime = place->runtime;
     zygote->socket = zygote->log_fd = zygote->user_ns_fd = zygote->pid_ns_fd = -1;
     return zygote;
+}
+
+/* A successor takes over, ready or not. */
+static void leave_place(struct zygote *zygote)
+{
+    struct zygote_place *place = zygote->place;
+
+    zygote->place = NULL;
+    if (place && place->zygote == zygote)
+        place->zygote = place->successor;
+    if (place && (place->zygote == place->successor || place->successor == zygote))
+        place->successor = NULL;
+}
+
+bool zygote_is_used_up(const struct zygote *zygote)
+{
+    return zygote->forks >= ZYGOTE_FORKS_MAX;
 }
 
 void zygote_free(struct zygote *zygote)
 {
     if (!zygote)
         return;
-    if (zygote->runtime->zygote == zygote)
-        zygote->runtime->zygote = NULL;
+    leave_place(zygote);
     fd_close(&zygote->socket);
     fd_close(&zygote->log_fd);
     fd_close(&zygote->user_ns_fd);
@@ -49,12 +65,23 @@ void zygote_free(struct zygote *zygote)
     free(zygote);
 }
 
-static void try_later(struct runtime *runtime)
+/* The first thing that it is told: what makes a zygote of it, and what to load. */
+static int send_orders(struct zygote *zygote)
 {
-    uint64_t wait_ns = runtime->zygote_wait_ns ? runtime->zygote_wait_ns * 2 : RETRY_FIRST_NS;
+    char text[LIMIT_PRELOAD_BYTES + sizeof(TREE_ZYGOTE_MODULE) + 1] = TREE_ZYGOTE_MODULE;
+    const size_t place = sizeof(TREE_ZYGOTE_MODULE);
+    size_t names = strnlen(zygote->runtime->preload, LIMIT_PRELOAD_BYTES);
+    const struct wire_header header = {
+        .length = (uint32_t)(place + names),
+        .type = WIRE_ZYGOTE,
+        .flags = zygote->place->load_in_cells ? WIRE_ZYGOTE_LOAD_IN_CELLS : 0,
+    };
 
-    runtime->zygote_wait_ns = wait_ns < RETRY_MOST_NS ? wait_ns : RETRY_MOST_NS;
-    runtime->zygote_after_ns = clock_after_ns(runtime->zygote_wait_ns);
+    memcpy(text + place, zygote->runtime->preload, names);
+    if (send(zygote->socket, &header, sizeof(header), MSG_NOSIGNAL) < 0 ||
+        send(zygote->socket, text, header.length, MSG_NOSIGNAL) < 0)
+        return -1;
+    return 0;
 }
 
 static int open_ends(struct zygote *zygote, int ret_fds[PROTO_FDS_MAX])
@@ -72,14 +99,16 @@ static int open_ends(struct zygote *zygote, int ret_fds[PROTO_FDS_MAX])
     ret_fds[PROTO_FD_STDERR] = fcntl(pipe[1], F_DUPFD_CLOEXEC, 0);
     if (ret_fds[PROTO_FD_STDERR] < 0 || fcntl(zygote->log_fd, F_SETFL, O_NONBLOCK) < 0)
         return -1;
-    return fcntl(zygote->socket, F_SETFL, O_NONBLOCK);
+    if (fcntl(zygote->socket, F_SETFL, O_NONBLOCK) < 0)
+        return -1;
+    return send_orders(zygote);
 }
 
-void zygote_start(struct supervisor *supervisor, struct runtime *runtime)
+void zygote_start(struct supervisor *supervisor, struct zygote_place *place)
 {
     const struct proto_start start = {
         .kind = PROTO_ZYGOTE,
-        .language = runtime->language,
+        .language = place->runtime->language,
         .max_processes = ZYGOTE_PROCESSES,
         .cpu_millis = supervisor->cpu_count * 1000,
         .memory_bytes = ZYGOTE_MEMORY_BYTES,
@@ -87,7 +116,7 @@ void zygote_start(struct supervisor *supervisor, struct runtime *runtime)
         .timeout_ns = ZYGOTE_START_NS,
     };
     int fds[PROTO_FDS_MAX] = {-1, -1, -1, -1, -1};
-    struct zygote *zygote = zygote_new(runtime);
+    struct zygote *zygote = zygote_new(place);
 
     if (zygote && open_ends(zygote, fds) == 0)
         zygote->cell = cell_create_zygote(supervisor, &start, fds, zygote);
@@ -95,10 +124,13 @@ void zygote_start(struct supervisor *supervisor, struct runtime *runtime)
         for (size_t i = 0; i < ARRAY_LENGTH(fds); i++)
             fd_close(&fds[i]);
         zygote_free(zygote);
-        try_later(runtime);
+        backoff_fail(&place->backoff);
         return;
     }
-    runtime->zygote = zygote;
+    if (place->zygote)
+        place->successor = zygote;
+    else
+        place->zygote = zygote;
 }
 
 void zygote_take_namespaces(struct zygote *zygote, struct cell_plan *plan)
@@ -114,12 +146,10 @@ void zygote_retire(struct supervisor *supervisor, struct zygote *zygote)
     if (zygote->state == ZYGOTE_RETIRED)
         return;
     err_set(&err, HUTCH_ERR_HELPER, "the zygote has ended");
-    if (zygote->state == ZYGOTE_STARTING)
-        try_later(zygote->runtime);
     zygote->state = ZYGOTE_RETIRED;
     zygote->guests++; /* so that it stays to the end of this */
     net_store_close(&zygote->nets);
-    zygote->runtime->zygote = NULL;
+    leave_place(zygote);
     fd_close(&zygote->socket);   /* its process ends by that */
     if (zygote->order_count > 0) /* it may have made a process and not said so */
         supervisor->has_strays = true;
@@ -130,6 +160,18 @@ void zygote_retire(struct supervisor *supervisor, struct zygote *zygote)
         cell_take_process(supervisor, cell, -1, &err);
     }
     zygote_leave(supervisor, zygote);
+}
+
+void zygote_lose(struct supervisor *supervisor, struct zygote *zygote)
+{
+    if (zygote->state != ZYGOTE_RETIRED) {
+        zygote->place->deaths++;
+        backoff_fail(&zygote->place->backoff);
+        /* A module may be why: then the next one starts without. */
+        if (zygote->state == ZYGOTE_STARTING)
+            zygote->place->load_in_cells = true;
+    }
+    zygote_retire(supervisor, zygote);
 }
 
 void zygote_leave(struct supervisor *supervisor, struct zygote *zygote)
@@ -175,47 +217,56 @@ void zygote_handle(struct supervisor *supervisor, struct zygote *zygote)
     if (length < 0 && errno == EAGAIN)
         return;
     if (length != (ssize_t)sizeof(reply)) {
-        zygote_retire(supervisor, zygote);
+        zygote_lose(supervisor, zygote);
         return;
     }
     if (zygote->state == ZYGOTE_STARTING && count == 0) {
         zygote->state = ZYGOTE_READY;
         zygote->cell->deadline_ns = NO_DEADLINE;
-        zygote->runtime->zygote_wait_ns = 0;
+        if (zygote == zygote->place->successor)
+            zygote_retire(supervisor, zygote->place->zygote);
         return;
     }
     if (zygote->order_count == 0) { /* not what was agreed */
         fd_close(&pidfd);
-        zygote_retire(supervisor, zygote);
+        zygote_lose(supervisor, zygote);
         return;
     }
     struct sandbox_cell *cell = zygote->orders[zygote->first_order];
     zygote->first_order = (zygote->first_order + 1) % ZYGOTE_ORDERS_MAX;
     zygote->order_count--;
     err_errno(&err, HUTCH_ERR_HELPER, reply.error, "fork in the zygote");
+    if (count == 1)
+        zygote->place->backoff = BACKOFF_NONE;
     cell_take_process(supervisor, cell, count == 1 ? pidfd : -1, &err);
-    if (++zygote->forks >= ZYGOTE_FORKS_MAX && zygote->order_count == 0)
+    if (++zygote->forks >= 2 * ZYGOTE_FORKS_MAX) /* and no successor came */
         zygote_retire(supervisor, zygote);
+}
+
+void zygote_log(struct zygote_place *place, const char *text, size_t length)
+{
+    const size_t room = sizeof(place->log) - 1;
+    size_t added = length < room ? length : room;
+    size_t before = strlen(place->log);
+    size_t kept = before + added > room ? room - added : before;
+
+    memmove(place->log, place->log + (before - kept), kept);
+    for (size_t i = 0; i < added; i++) { /* it is shown as text */
+        char letter = text[length - added + i];
+        place->log[kept + i] = letter != '\0' ? letter : ' ';
+    }
+    place->log[kept + added] = '\0';
 }
 
 void zygote_take_log(struct zygote *zygote)
 {
-    char *log = zygote->runtime->zygote_log;
-    const size_t room = sizeof(zygote->runtime->zygote_log) - 1;
     char text[1024];
-    ssize_t count = read(zygote->log_fd, text, room);
+    ssize_t count = read(zygote->log_fd, text, sizeof(text));
 
-    if (count <= 0) {
-        if (count == 0 || errno != EAGAIN)
-            fd_close(&zygote->log_fd);
-        return;
-    }
-    size_t length = strlen(log), added = (size_t)count;
-    size_t kept = length + added > room ? room - added : length;
-    memmove(log, log + (length - kept), kept);
-    for (size_t i = 0; i < added; i++) /* it is shown as text */
-        log[kept + i] = text[i] != '\0' ? text[i] : ' ';
-    log[kept + added] = '\0';
+    if (count > 0 && zygote->place)
+        zygote_log(zygote->place, text, (size_t)count);
+    else if (count == 0 || (count < 0 && errno != EAGAIN))
+        fd_close(&zygote->log_fd);
 }
 
 static bool is_known(const struct supervisor *supervisor, pid_t pid)

@@ -29,6 +29,7 @@ enum zygote_state { ZYGOTE_STARTING, ZYGOTE_READY, ZYGOTE_RETIRED };
 struct zygote {
     enum zygote_state state;
     struct runtime *runtime;
+    struct zygote_place *place;                     /* NULL once retired */
     struct sandbox_cell *cell;                      /* its own */
     int socket;                                     /* to its process; -1 once retired */
     int log_fd;                                     /* what it prints; -1 once it has closed it */
@@ -40,9 +41,13 @@ struct zygote {
     uint64_t forks;
 };
 
-/* Starts a zygote for a runtime that has none and whose tree is ready. What
+/* Starts a zygote at a place that has none and whose runtime's tree is ready. What
  * fails is tried again later, ever more rarely; runs do without it meanwhile. */
-void zygote_start(struct supervisor *supervisor, struct runtime *runtime);
+void zygote_start(struct supervisor *supervisor, struct zygote_place *place);
+
+/* Whether it has forked so often that another one shall take its place: cells of one
+ * share their address layout. */
+bool zygote_is_used_up(const struct zygote *zygote);
 
 /* The namespaces of the zygote's cell, which the plan holds open. */
 void zygote_take_namespaces(struct zygote *zygote, struct cell_plan *plan);
@@ -57,8 +62,14 @@ void zygote_handle(struct supervisor *supervisor, struct zygote *zygote);
 /* It printed something. */
 void zygote_take_log(struct zygote *zygote);
 
-/* Its process is dead, or of no use any more: unanswered cells fail. */
+/* Adds what was printed to the log of a place, of which the end is kept. */
+void zygote_log(struct zygote_place *place, const char *text, size_t length);
+
+/* It is given up, idle or used up: it forks no more. Unanswered cells fail. */
 void zygote_retire(struct supervisor *supervisor, struct zygote *zygote);
+
+/* Its process is dead, or not what it should be. */
+void zygote_lose(struct supervisor *supervisor, struct zygote *zygote);
 
 /* Takes the status of children that a zygote made and died before it said so: a
  * cell cannot go before all of its processes have. Called in every round of the

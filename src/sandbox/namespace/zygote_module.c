@@ -6,8 +6,10 @@
  *
  *   serve(socket)   waits for orders of the supervisor (zygote.h) and forks for
  *                   each; returns in the children only, which are in their
- *                   cells by then and without any power
- *   park()          in such a child: waits until the cell gets its request, and
+ *                   cells by then and without any power: whether there is a
+ *                   request already
+ *   park(log)       in such a child: says that it is ready, with a text, or None
+ *                   to say nothing; waits until the cell gets its request, and
  *                   takes its descriptors over; returns whether stdin is among them
  *   quit(status)    ends the process as os._exit() does, but for what libraries in
  *                   C have printed and is not written yet
@@ -26,6 +28,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 /* ---- orders ------------------------------------------------------------- */
@@ -107,7 +110,8 @@ static pid_t fork_into_cell(struct cell_plan *plan, int own_pid_ns, int *ret_pid
         pid = fork_to_parent(ret_pidfd);
         if (pid == 0) {
             uint32_t layers = child_enter(plan);
-            PyOS_AfterFork_Child(); /* hooks of modules; what they may do wrong, before that is told */
+            PyOS_AfterFork_Child(); /* hooks of modules; what they may do wrong, before that is told
+                                     */
             report_parked(plan, layers);
             return 0;
         }
@@ -135,9 +139,10 @@ static PyObject *serve(PyObject *module, PyObject *argument)
         return PyErr_SetFromErrno(PyExc_OSError);
     while (receive_plan(socket, &plan) == 0) {
         int pidfd = -1;
+        bool has_request = plan.has_request; /* the child wipes its plan */
         pid_t pid = fork_into_cell(&plan, own_pid_ns, &pidfd);
         if (pid == 0)
-            Py_RETURN_NONE;
+            return PyBool_FromLong(has_request);
         int code = reply(socket, pidfd, pid < 0 ? errno : 0);
         if (pid > 0)
             close(pidfd);
@@ -148,9 +153,26 @@ static PyObject *serve(PyObject *module, PyObject *argument)
     _exit(0); /* the supervisor lets go: no hook of a preloaded module may hinder it */
 }
 
-static PyObject *park(PyObject *module, PyObject *unused)
+/* Who does not hear it is gone, which park sees next. */
+static int say_ready(PyObject *log)
 {
-    (void)module, (void)unused;
+    struct park_ready ready = {.log = ""};
+    char *text;
+    Py_ssize_t length;
+
+    if (PyBytes_AsStringAndSize(log, &text, &length) < 0)
+        return -1;
+    memcpy(ready.log, text,
+           (size_t)length < sizeof(ready.log) ? (size_t)length : sizeof(ready.log));
+    IGNORE_RESULT(send(WIRE_CHANNEL_FD, &ready, sizeof(ready), MSG_NOSIGNAL) < 0);
+    return 0;
+}
+
+static PyObject *park(PyObject *module, PyObject *log)
+{
+    (void)module;
+    if (log != Py_None && say_ready(log) < 0)
+        return NULL;
     struct park_go go;
     int fds[PARK_FDS_MAX];
     size_t count = PARK_FDS_MAX;
@@ -190,7 +212,7 @@ static PyObject *quit(PyObject *module, PyObject *argument)
 
 static PyMethodDef methods[] = {
     {"serve", serve, METH_O, NULL},
-    {"park", park, METH_NOARGS, NULL},
+    {"park", park, METH_O, NULL},
     {"quit", quit, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -38,8 +38,8 @@ for name in names or []:
 report("first-descriptors", outcome)
 
 pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-names = sorted({read_file(f"/proc/{pid}/comm").decode().strip() for pid in pids})
-report("processes", ",".join(names))
+names = {outcome_of(read_file, f"/proc/{pid}/comm")[1] for pid in pids} - {None}  # gone by now
+report("processes", ",".join(sorted(name.decode().strip() for name in names)))
 for pid in pids:
     dump("command-line", outcome_of(read_file, f"/proc/{pid}/cmdline")[1] or b"")
 others = 0
