@@ -16,6 +16,7 @@
 #include "tree_tables.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
@@ -90,6 +91,43 @@ static void choose_cpus(struct supervisor *supervisor, struct sandbox_cell *cell
         }
         CPU_SET(best, &cell->cpus);
         supervisor->cpu_load[best]++;
+    }
+}
+
+/* Which processors the interpreters took that had the choice. */
+static void settle_cpus(struct supervisor *supervisor)
+{
+    for (size_t i = 0, seen = 0; i < LIMIT_CELLS && seen < supervisor->cell_count; i++) {
+        struct sandbox_cell *cell = supervisor->cells[i];
+        cpu_set_t taken;
+        seen += cell != NULL;
+        if (!cell || cell->state != CELL_RUNNING || CPU_COUNT(&cell->offered_cpus) == 0 ||
+            sched_getaffinity(cell->run_pid, sizeof(taken), &taken) < 0)
+            continue;
+        CPU_AND(&taken, &taken, &cell->offered_cpus);
+        if (CPU_COUNT(&taken) != 1)
+            continue;
+        cell->cpus = taken;
+        CPU_ZERO(&cell->offered_cpus);
+        for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++)
+            supervisor->cpu_load[cpu] += CPU_ISSET(cpu, &taken) != 0;
+    }
+}
+
+/* All of the least used processors: an interpreter that is there already should not
+ * have to move to another one that is as good. */
+static void offer_cpus(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    unsigned least = UINT_MAX;
+
+    settle_cpus(supervisor);
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &supervisor->cpus) || supervisor->cpu_load[cpu] > least)
+            continue;
+        if (supervisor->cpu_load[cpu] < least)
+            CPU_ZERO(&cell->offered_cpus);
+        least = supervisor->cpu_load[cpu];
+        CPU_SET(cpu, &cell->offered_cpus);
     }
 }
 
@@ -189,8 +227,8 @@ static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell
 
 void cell_plan_go(struct supervisor *supervisor, struct sandbox_cell *cell, struct park_go *ret_go)
 {
-    choose_cpus(supervisor, cell);
-    ret_go->cpus = cell->cpus;
+    offer_cpus(supervisor, cell);
+    ret_go->cpus = cell->offered_cpus;
     request_rlimits(cell, ret_go->rlimits);
 }
 

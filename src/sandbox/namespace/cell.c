@@ -35,7 +35,7 @@ static void tell(struct sandbox_cell *cell, const struct proto_event *event)
 {
     if (cell->event_fd >= 0 &&
         send(cell->event_fd, event, sizeof(*event), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-        fd_close(&cell->event_fd);
+        shutdown(cell->event_fd, SHUT_RDWR);
         cell->deadline_ns = 0;
     }
 }
@@ -64,14 +64,15 @@ static void release_cpus(struct supervisor *supervisor, struct sandbox_cell *cel
             supervisor->cpu_load[cpu]--;
     }
     CPU_ZERO(&cell->cpus);
+    CPU_ZERO(&cell->offered_cpus);
 }
 
 /* All but the pidfds, which the end of their processes closes. */
-static void close_descriptors(struct sandbox_cell *cell)
+static void close_descriptors(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    fd_close(&cell->event_fd);
-    fd_close(&cell->park_fd);
-    fd_close(&cell->report_fd);
+    supervisor_close(supervisor, &cell->event_fd);
+    supervisor_close(supervisor, &cell->park_fd);
+    supervisor_close(supervisor, &cell->report_fd);
     fd_close(&cell->lifeline_fd);
     fd_close(&cell->sampler.proc_fd);
     cell_close_handed_on(cell);
@@ -83,9 +84,21 @@ void cell_close_handed_on(struct sandbox_cell *cell)
         fd_close(&cell->fds[i]);
 }
 
+/* Whether the process is gone; then its status is taken. */
+static bool reap(struct supervisor *supervisor, int *pidfd, int *ret_status,
+                 struct rusage *ret_usage)
+{
+    if (*pidfd >= 0 && !process_reap(*pidfd, ret_status, ret_usage))
+        return false;
+    supervisor_close(supervisor, pidfd);
+    return true;
+}
+
 static void cell_free(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     release_cpus(supervisor, cell);
+    if (cgroup_cell_oom_fd(cell->cgroup) >= 0)
+        supervisor_unwatch(supervisor, cgroup_cell_oom_fd(cell->cgroup));
     net_close(&cell->net);
     cgroup_cell_free(cell->cgroup);
     if (cell->uid != 0)
@@ -102,8 +115,8 @@ static void cell_free(struct supervisor *supervisor, struct sandbox_cell *cell)
  * last: nobody else gets it before. */
 static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
 {
-    bool run_gone = process_reap(&cell->run_pidfd, NULL, NULL);
-    bool init_gone = process_reap(&cell->init_pidfd, NULL, NULL);
+    bool run_gone = reap(supervisor, &cell->run_pidfd, NULL, NULL);
+    bool init_gone = reap(supervisor, &cell->init_pidfd, NULL, NULL);
     if (!run_gone || !init_gone || cell->is_ordered)
         return;
     if (!cgroup_cell_remove(cell->cgroup)) {
@@ -126,7 +139,7 @@ static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell
     cell->deadline_ns = cell->sample_ns = NO_DEADLINE;
     cell->close_deadline_ns = clock_after_ns(CLOSE_LIMIT_NS);
     kill_cell(cell);
-    close_descriptors(cell);
+    close_descriptors(supervisor, cell);
     try_free(supervisor, cell, clock_now_ns());
 }
 
@@ -425,7 +438,7 @@ static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell)
         fail(supervisor, cell, &err);
         return false;
     }
-    fd_close(&cell->park_fd);
+    supervisor_close(supervisor, &cell->park_fd);
     cell_close_handed_on(cell);
     begin_sampling(cell);
     tell_started(supervisor, cell);
@@ -485,7 +498,7 @@ bool cell_take_reports(struct sandbox_cell *cell)
  * whether the cell is RUNNING or PARKED; if not it may be gone already. */
 static bool conclude_start(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    fd_close(&cell->report_fd);
+    supervisor_close(supervisor, &cell->report_fd);
     if (cell->is_ordered) /* the zygote tells which process it is; then on */
         return true;
     if (cell->error.code == 0 && cell->layers == 0)
@@ -636,7 +649,7 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
     int status = 0;
     struct rusage waited;
 
-    if (!process_reap(&cell->run_pidfd, &status, &waited))
+    if (!reap(supervisor, &cell->run_pidfd, &status, &waited))
         return;
     if (cell->zygote_of) {
         zygote_lose(supervisor, cell->zygote_of);
@@ -700,7 +713,7 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
         if (cell->state == CELL_CLOSING)
             try_free(supervisor, cell, clock_now_ns());
         else if (kind == WATCH_CELL_INIT)
-            IGNORE_RESULT(process_reap(&cell->init_pidfd, NULL, NULL));
+            IGNORE_RESULT(reap(supervisor, &cell->init_pidfd, NULL, NULL));
         else if (cell->run_pidfd >= 0)
             handle_run_exit(supervisor, cell);
         break;

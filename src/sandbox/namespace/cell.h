@@ -41,10 +41,11 @@ struct sandbox_cell {
     pid_t init_pid, run_pid;   /* 0: none yet; of a dead child maybe another's now */
     int init_pidfd, run_pidfd; /* -1: none, or reaped */
     struct cgroup_cell *cgroup;
-    struct net net; /* of a cell that a zygote serves */
-    bool net_used;  /* it had a cell before */
-    uid_t uid;      /* of the host, this cell's alone; 0: none */
-    cpu_set_t cpus;
+    struct net net;         /* of a cell that a zygote serves */
+    bool net_used;          /* it had a cell before */
+    uid_t uid;              /* of the host, this cell's alone; 0: none */
+    cpu_set_t cpus;         /* that it counts for in cpu_load */
+    cpu_set_t offered_cpus; /* of which its interpreter takes one; not known yet which */
     uint64_t disk_bytes;    /* what its tmpfs takes */
     uint32_t max_processes; /* of start, and what the interpreter needs beside */
     uint32_t layers;

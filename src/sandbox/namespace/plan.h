@@ -120,7 +120,7 @@ struct park_ready {
 #define PARK_FDS_MAX 4
 #define PARK_RLIMITS 3
 struct park_go {
-    cpu_set_t cpus;
+    cpu_set_t cpus; /* to stay on one of them: where it is, if it can */
     struct plan_rlimit rlimits[PARK_RLIMITS];
 };
 

@@ -4,7 +4,6 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/limits.h"
 #include "proc_text.h"
 
@@ -28,13 +27,11 @@ pid_t process_number(const char *proc, int pidfd)
     return (pid_t)proc_text_pid(buf_text(&text));
 }
 
-bool process_reap(int *pidfd, int *ret_status, struct rusage *ret_usage)
+bool process_reap(int pidfd, int *ret_status, struct rusage *ret_usage)
 {
     siginfo_t info = {.si_pid = 0};
 
-    if (*pidfd < 0)
-        return true;
-    if (syscall(SYS_waitid, P_PIDFD, *pidfd, &info, WEXITED | WNOHANG, ret_usage) < 0) {
+    if (syscall(SYS_waitid, P_PIDFD, pidfd, &info, WEXITED | WNOHANG, ret_usage) < 0) {
         /* Somebody else's now: what it did is not known, and no success. */
         info = (siginfo_t){.si_code = CLD_KILLED, .si_pid = -1};
         info.si_status = SIGKILL;
@@ -48,6 +45,5 @@ bool process_reap(int *pidfd, int *ret_status, struct rusage *ret_usage)
                                                  : W_EXITCODE(0, info.si_status);
         *ret_status |= info.si_code == CLD_DUMPED ? WCOREFLAG : 0;
     }
-    fd_close(pidfd);
     return true;
 }

@@ -12,6 +12,5 @@
 pid_t process_number(const char *proc, int pidfd);
 
 /* Takes the status of a dead child (as waitpid gives it) and what it used, and
- * closes its pidfd. False while it lives. Nothing is done for -1. Both results
- * may be NULL. */
-bool process_reap(int *pidfd, int *ret_status, struct rusage *ret_usage);
+ * says that it is gone. False while it lives. Both results may be NULL. */
+bool process_reap(int pidfd, int *ret_status, struct rusage *ret_usage);

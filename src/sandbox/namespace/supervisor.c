@@ -67,6 +67,13 @@ void supervisor_unwatch(struct supervisor *supervisor, int fd)
     epoll_ctl(supervisor->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
+void supervisor_close(struct supervisor *supervisor, int *fd)
+{
+    if (*fd >= 0)
+        supervisor_unwatch(supervisor, *fd);
+    fd_close(fd);
+}
+
 /* ---- starting ---------------------------------------------------------- */
 
 /* With too few descriptors a start packet would arrive without its own. */
@@ -245,10 +252,7 @@ static int open_loop(struct supervisor *supervisor, struct hutch_error *err)
 
 static void abandon_all(struct supervisor *supervisor)
 {
-    if (supervisor->control_fd >= 0) {
-        supervisor_unwatch(supervisor, supervisor->control_fd);
-        fd_close(&supervisor->control_fd);
-    }
+    supervisor_close(supervisor, &supervisor->control_fd);
     for (size_t i = 0; i < LIMIT_CELLS; i++) {
         if (supervisor->cells[i])
             cell_abandon(supervisor, supervisor->cells[i]);

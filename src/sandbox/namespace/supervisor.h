@@ -117,9 +117,13 @@ enum watch_kind {
     WATCH_ZYGOTE_LOG,
 };
 
-/* Watches fd for input, until it is closed here and in every forked child. */
+/* Watches fd for input. It is to be closed by supervisor_close: as long as a forked
+ * child has it open, it would be watched on. */
 MUST_CHECK int supervisor_watch(struct supervisor *supervisor, int fd, enum watch_kind kind,
                                 size_t index, struct hutch_error *err);
 
 /* Ends that. */
 void supervisor_unwatch(struct supervisor *supervisor, int fd);
+
+/* Closes a descriptor that is watched; it becomes -1. Nothing is done for -1. */
+void supervisor_close(struct supervisor *supervisor, int *fd);

@@ -168,6 +168,20 @@ static int say_ready(PyObject *log)
     return 0;
 }
 
+/* On the processor where it is, if that is one of them. */
+static int stay_on_one(const cpu_set_t *cpus)
+{
+    cpu_set_t one;
+    int current = sched_getcpu();
+    size_t cpu = current < 0 ? 0 : (size_t)current;
+
+    for (size_t i = 0; i < CPU_SETSIZE && !CPU_ISSET(cpu, cpus); i++)
+        cpu = i;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return sched_setaffinity(0, sizeof(one), &one);
+}
+
 static PyObject *park(PyObject *module, PyObject *log)
 {
     (void)module;
@@ -182,7 +196,7 @@ static PyObject *park(PyObject *module, PyObject *log)
         _exit(0); /* given up by the supervisor */
     if (length != (ssize_t)sizeof(go) || count < PARK_FDS_MAX - 1)
         _exit(WIRE_EXIT_FAILED);
-    bool limited = sched_setaffinity(0, sizeof(go.cpus), &go.cpus) == 0;
+    bool limited = stay_on_one(&go.cpus) == 0;
     for (size_t i = 0; i < PARK_RLIMITS; i++)
         limited =
             syscall(SYS_prlimit64, 0, go.rlimits[i].resource, &go.rlimits[i].limit, NULL) == 0 &&
