@@ -261,6 +261,15 @@ def test_owners_have_zygotes_of_their_own_when_asked(engine):
     assert one.zygote()["pools"] == 2
 
 
+def test_doctor_tells_what_parked_cells_hold(engine):
+    one = engine("--parked", "6")
+    one.warm_up(6)
+    memory = one.zygote()["parked_memory"]
+    assert memory["cells"] == 4  # are looked at
+    assert 64 << 10 < memory["private_dirty_bytes"] <= memory["pss_bytes"] < 64 << 20
+    assert one.zygote()["zygote_memory"]["cells"] == 1
+
+
 def test_a_limit_that_no_parked_cell_has_still_holds(engine):
     one = engine("--parked", "2")
     one.warm_up(2)

@@ -19,6 +19,10 @@ static void memory_is_read(void **state)
                                    "Pss:            1234 kB\n"
                                    "Pss_Dirty:       300 kB\n"),
                      1234 << 10);
+    assert_int_equal(proc_text_private_dirty("x\nShared_Dirty: 9 kB\nPrivate_Clean: 8 kB\n"
+                                             "Private_Dirty:        56 kB\nReferenced: 7 kB\n"),
+                     56 << 10);
+    assert_int_equal(proc_text_private_dirty("x\nShared_Dirty: 9 kB\n"), 0);
     assert_int_equal(proc_text_pss(""), 0);
     assert_int_equal(proc_text_pss("x\nSwapPss: 7 kB\n"), 0);
     assert_int_equal(proc_text_pss("x\nPss:"), 0);

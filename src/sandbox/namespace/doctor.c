@@ -209,7 +209,19 @@ static void append_cgroups(struct buf *out, const struct cgroup_host *cgroups)
     buf_append_text(out, "}}");
 }
 
-/* How cells came to be, and which wait. */
+/* The average of the cells that were looked at; null where there was none. */
+static void append_memory(struct buf *out, const char *name, const struct proto_memory *memory)
+{
+    if (memory->cells == 0) {
+        append_field(out, name, NULL);
+        return;
+    }
+    buf_appendf(out, ",\"%s\":{\"cells\":%u,\"private_dirty_bytes\":%llu,\"pss_bytes\":%llu}", name,
+                memory->cells, (unsigned long long)(memory->private_dirty_bytes / memory->cells),
+                (unsigned long long)(memory->pss_bytes / memory->cells));
+}
+
+/* How cells came to be, which wait, and what those hold. */
 static void append_cells(struct buf *out, const struct proto_status *status)
 {
     static const char *const origins[] = {
@@ -233,6 +245,8 @@ static void append_cells(struct buf *out, const struct proto_status *status)
                     comma, languages[i], warmth->pools, warmth->parked, warmth->zygotes,
                     warmth->zygote_deaths);
         json_append_text(out, warmth->log);
+        append_memory(out, "zygote_memory", &warmth->zygote_memory);
+        append_memory(out, "parked_memory", &warmth->parked_memory);
         buf_append_text(out, "}");
         comma = ",";
     }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "cell.h"
+#include "footprint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -295,7 +296,12 @@ uint64_t pool_tick(struct supervisor *supervisor)
 
 static void describe_place(const struct zygote_place *place, struct proto_warmth *ret)
 {
-    ret->zygotes += ready_zygote(place) != NULL;
+    const struct zygote *zygote = ready_zygote(place);
+
+    if (zygote) {
+        ret->zygotes++;
+        footprint_add(zygote->cell, &ret->zygote_memory);
+    }
     ret->zygote_deaths += place->deaths;
     if (place->log[0])
         memcpy(ret->log, place->log, sizeof(ret->log));
@@ -312,6 +318,8 @@ void pool_describe(const struct supervisor *supervisor, const struct runtime *ru
             continue;
         ret->pools++;
         ret->parked += (uint32_t)pool->count;
+        for (size_t at = 0; at < pool->count; at++)
+            footprint_add(pool->cells[at], &ret->parked_memory);
         describe_place(&pool->own_zygotes, ret);
     }
 }

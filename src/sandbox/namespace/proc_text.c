@@ -9,12 +9,22 @@
 
 #define PF_EXITING 0x4u /* of the kernel's linux/sched.h */
 
-uint64_t proc_text_pss(const char *text)
+/* The value, in bytes, of a line that key begins. */
+static uint64_t bytes_of(const char *text, const char *key)
 {
-    static const char key[] = "\nPss:";
     const char *line = strstr(text, key);
 
     return line ? KIB(parse_leading(line + strlen(key))) : 0;
+}
+
+uint64_t proc_text_pss(const char *text)
+{
+    return bytes_of(text, "\nPss:");
+}
+
+uint64_t proc_text_private_dirty(const char *text)
+{
+    return bytes_of(text, "\nPrivate_Dirty:");
 }
 
 uint64_t proc_text_resident_pages(const char *text)

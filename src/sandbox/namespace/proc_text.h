@@ -12,6 +12,9 @@
 /* smaps_rollup: the proportional share of the memory, in bytes; or 0. */
 uint64_t proc_text_pss(const char *text);
 
+/* The same: the pages that were written and are shared with nobody, in bytes; or 0. */
+uint64_t proc_text_private_dirty(const char *text);
+
 /* statm: the pages that are resident; or 0. */
 uint64_t proc_text_resident_pages(const char *text);
 

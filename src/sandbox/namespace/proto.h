@@ -112,13 +112,22 @@ struct proto_event {
     struct hutch_error error;
 };
 
+/* Memory of cells, added up: of each its interpreter and its hutch-init. */
+struct proto_memory {
+    uint32_t cells;               /* that were looked at */
+    uint64_t private_dirty_bytes; /* written, and shared with no other process */
+    uint64_t pss_bytes;           /* the proportional share of all that is resident */
+};
+
 /* What a runtime keeps ready for requests. */
 struct proto_warmth {
     uint32_t zygotes;       /* that fork */
     uint32_t zygote_deaths; /* that nobody wanted */
     uint32_t pools;         /* one an owner */
     uint32_t parked;        /* cells that wait for a request, in all of them */
-    char log[1024];         /* what was printed last: modules that could not be loaded */
+    struct proto_memory zygote_memory;
+    struct proto_memory parked_memory; /* of some of them: footprint.h */
+    char log[1024];                    /* what was printed last: modules that could not be loaded */
 };
 
 /* supervisor -> engine on the event socket of a PROTO_PROBE, after STARTED */
