@@ -1,222 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hutch bench: what a fresh cell costs, beside programs that do the same work
- * with less around it. Every round takes one sample of every row, so that
- * whatever else the machine does meets all rows alike; every sample checks the
- * program's output.
+ * with less around it; see bench.h for its parts.
  */
 #include "bench.h"
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/quote.h"
-#include "cli.h"
+#include "base/limits.h"
 #include "output.h"
 
-#include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
-#define WARM_UP_ROUNDS 10 /* a zygote is there after some */
-#define EXPECTED "1\n"
-
-#define PYTHON "/usr/bin/python3"
+#define N_MAX 100000
+#define SECONDS_MAX 3600
 
 struct bench_values {
     uint64_t n;
+    uint64_t seconds;
+    const char *rows;
     bool json;
 };
-
-/* What a measurement works with. */
-struct bench_tools {
-    hutch_engine *engines[HUTCH_COLD + 1]; /* by their warmth */
-    char *const *environment;
-};
-
-static char own_path[PATH_MAX]; /* set once, by find_own_path */
-
-static const char *const cli_python[] = {own_path, "run", "-c", "print(1)", NULL};
-static const char *const cli_probe[] = {own_path, "run", "--json", "-c", "print(1)", NULL};
-static const char *const subprocess[] = {PYTHON, "-I", "-S", "-B", "-c", "print(1)", NULL};
-static const char *const python_bare[] = {PYTHON, "-I", "-B", "-X", "utf8", "-c", "print(1)", NULL};
-static const char *const bash_bare[] = {"/bin/bash", "-c", "echo 1", NULL};
-static const char *const bwrap[] = {"/usr/bin/bwrap",
-                                    "--unshare-all",
-                                    "--die-with-parent",
-                                    "--ro-bind",
-                                    "/usr",
-                                    "/usr",
-                                    "--symlink",
-                                    "usr/bin",
-                                    "/bin",
-                                    "--symlink",
-                                    "usr/lib",
-                                    "/lib",
-                                    "--symlink",
-                                    "usr/lib64",
-                                    "/lib64",
-                                    "--proc",
-                                    "/proc",
-                                    "--dev",
-                                    "/dev",
-                                    "--tmpfs",
-                                    "/tmp",
-                                    PYTHON,
-                                    "-I",
-                                    "-B",
-                                    "-X",
-                                    "utf8",
-                                    "-c",
-                                    "print(1)",
-                                    NULL};
-
-static const struct bench_row all_rows[] = {
-    {.name = "fresh.python.parked.sporadic",
-     .language = HUTCH_PYTHON,
-     .code = "print(1)",
-     .warmth = HUTCH_PARKED,
-     .isolated = true},
-    {.name = "fresh.python.forked.sporadic",
-     .language = HUTCH_PYTHON,
-     .code = "print(1)",
-     .warmth = HUTCH_FORKED,
-     .isolated = true},
-    {.name = "fresh.python.cold",
-     .language = HUTCH_PYTHON,
-     .code = "print(1)",
-     .warmth = HUTCH_COLD,
-     .isolated = true,
-     .bare = "peer.python_bare"},
-    {.name = "fresh.shell.cold",
-     .language = HUTCH_SHELL,
-     .code = "echo 1",
-     .warmth = HUTCH_COLD,
-     .isolated = true,
-     .bare = "peer.bash"},
-    {.name = "cli.python", .argv = cli_python, .isolated = true},
-    {.name = BENCH_BASE, .argv = subprocess},
-    {.name = "peer.python_bare", .argv = python_bare},
-    {.name = "peer.bash", .argv = bash_bare},
-    {.name = "peer.bwrap", .argv = bwrap, .optional = true},
-};
-
-static int find_own_path(struct hutch_error *err)
-{
-    ssize_t length = readlink("/proc/self/exe", own_path, sizeof(own_path) - 1);
-    if (length < 0)
-        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read '/proc/self/exe'");
-    own_path[length] = '\0';
-    return 0;
-}
-
-/* ---- one sample ---- */
-
-static int check_output(const char *data, size_t length, struct hutch_error *err)
-{
-    if (length == strlen(EXPECTED) && memcmp(data, EXPECTED, length) == 0)
-        return 0;
-    return err_set(err, HUTCH_ERR_SYSTEM, "printed %s instead of '1'",
-                   quote_bytes(data ? data : "", length).text);
-}
-
-static int sample_cell(const struct bench_tools *tools, struct bench_row *row, uint64_t *ret_ns,
-                       struct hutch_error *err)
-{
-    struct hutch_request request;
-    hutch_result *result;
-
-    hutch_request_init(&request);
-    request.language = row->language;
-    request.code = row->code;
-    request.code_length = strlen(row->code);
-    uint64_t begin_ns = clock_now_ns();
-    if (hutch_run(tools->engines[row->warmth], &request, NULL, &result, err) < 0)
-        return err->code;
-    *ret_ns = clock_now_ns() - begin_ns;
-    row->layers &= result->layers;
-    int done = check_output(result->stdout_text.data, result->stdout_text.length, err);
-    hutch_result_free(result);
-    return done;
-}
-
-static int sample_program(const struct bench_tools *tools, const struct bench_row *row,
-                          uint64_t *ret_ns, struct hutch_error *err)
-{
-    auto_buf struct buf output = BUF_MAX(65536);
-
-    if (bench_spawn(row->argv, tools->environment, &output, ret_ns, err) < 0)
-        return err->code;
-    return check_output(buf_text(&output), output.length, err);
-}
-
-static int sample(const struct bench_tools *tools, struct bench_row *row, double *ret_ms,
-                  struct hutch_error *err)
-{
-    uint64_t elapsed_ns;
-    int done = row->argv ? sample_program(tools, row, &elapsed_ns, err)
-                         : sample_cell(tools, row, &elapsed_ns, err);
-
-    if (done < 0)
-        return err_context(err, "row %s", row->name);
-    *ret_ms = (double)elapsed_ns / (double)NS_PER_MS;
-    return 0;
-}
-
-/* ---- all of them ---- */
-
-/* The layers that `hutch run` had in force, as its result lists them. */
-static int probe_cli_layers(const struct bench_tools *tools, uint32_t *ret_layers,
-                            struct hutch_error *err)
-{
-    auto_buf struct buf output = BUF_MAX(65536);
-    auto_json json_t *result = NULL;
-    uint64_t elapsed_ns;
-    uint32_t layers = 0;
-
-    if (bench_spawn(cli_probe, tools->environment, &output, &elapsed_ns, err) < 0 ||
-        json_read(buf_text(&output), output.length, output.max, &result, err) < 0)
-        return err_context(err, "hutch run --json");
-    const json_t *names = json_object_get(result, "layers");
-    for (size_t i = 0; i < json_array_size(names); i++) {
-        const char *name = json_string_value(json_array_get(names, i));
-        if (name)
-            layers |= hutch_layer_from_name(name);
-    }
-    *ret_layers = layers;
-    return 0;
-}
-
-/* Fills caches, and drops optional rows that do not work here. */
-static int warm_up(struct bench *bench, const struct bench_tools *tools, struct hutch_error *err)
-{
-    double elapsed_ms;
-
-    for (size_t round = 0; round < WARM_UP_ROUNDS; round++) {
-        for (size_t i = 0; i < bench->row_count; i++) {
-            struct bench_row *row = &bench->rows[i];
-            if (row->left_out.code != 0 || sample(tools, row, &elapsed_ms, err) == 0)
-                continue;
-            if (!row->optional)
-                return err->code;
-            row->left_out = *err;
-        }
-    }
-    return 0;
-}
-
-static int measure(struct bench *bench, const struct bench_tools *tools, struct hutch_error *err)
-{
-    for (; bench->taken < bench->n; bench->taken++) {
-        for (size_t i = 0; i < bench->row_count; i++) {
-            struct bench_row *row = &bench->rows[i];
-            if (row->left_out.code == 0 &&
-                sample(tools, row, &row->samples_ms[bench->taken], err) < 0)
-                return err->code;
-        }
-    }
-    return 0;
-}
 
 static int compare_doubles(const void *left, const void *right)
 {
@@ -224,64 +27,77 @@ static int compare_doubles(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The first cell of all makes the tree of files that cells see, which takes
- * long; so cells come before what starts `hutch run` with a deadline. */
-static int bench_all(struct bench *bench, const struct bench_tools *tools, struct hutch_error *err)
+/* Each row has its part of *samples. */
+static void share_samples(struct bench *bench, double *samples)
 {
-    uint32_t cli_layers = 0;
-
-    for (size_t i = 0; i < bench->row_count; i++)
-        bench->rows[i].layers = bench->rows[i].isolated ? UINT32_MAX : 0;
-    if (find_own_path(err) < 0 || warm_up(bench, tools, err) < 0 ||
-        probe_cli_layers(tools, &cli_layers, err) < 0 || measure(bench, tools, err) < 0)
-        return err->code;
     for (size_t i = 0; i < bench->row_count; i++) {
         struct bench_row *row = &bench->rows[i];
-        if (row->isolated && row->argv)
-            row->layers = cli_layers;
-        qsort(row->samples_ms, bench->n, sizeof(double), compare_doubles);
+        row->n = (size_t)(bench->n * row->percent + 99) / 100;
+        row->samples_ms = samples + i * bench->n;
+        if (row->kind == BENCH_LOAD && bench->seconds == 0)
+            err_set(&row->left_out, HUTCH_ERR_INVALID, "not asked for: --seconds 0");
     }
-    return 0;
 }
 
-/* ---- the command ---- */
-
-static void free_engines(struct bench_tools *tools)
+static void sort_samples(struct bench *bench)
 {
-    for (size_t i = 0; i < ARRAY_LENGTH(tools->engines); i++)
-        hutch_engine_free(tools->engines[i]);
+    for (size_t i = 0; i < bench->row_count; i++)
+        qsort(bench->rows[i].samples_ms, bench->rows[i].taken, sizeof(double), compare_doubles);
+}
+
+/* What this host is, in the library's words. */
+static int ask_doctor(struct bench *bench, hutch_engine *engine, struct hutch_error *err)
+{
+    char *text;
+
+    if (hutch_doctor(engine, &text, err) < 0)
+        return err->code;
+    int done = json_read(text, strlen(text), LIMIT_REPORT_BYTES, &bench->doctor, err);
+    hutch_free(text);
+    return done < 0 ? err_context(err, "the library's report") : 0;
+}
+
+static int measure(const struct settings *settings, struct bench *bench, struct problem *problem)
+{
+    struct bench_engine engines[BENCH_ENGINES] = {{.engine = NULL}};
+    struct hutch_error err;
+
+    int done = bench_engines_new(settings, engines, problem);
+    if (done == 0) {
+        done = bench_measure(bench, engines, &err);
+        if (done == 0)
+            done = ask_doctor(bench, engines[BENCH_ENGINE_PARKED].engine, &err);
+        if (done < 0)
+            problem_take(problem, &err);
+    }
+    bench_engines_done(engines);
+    return done;
 }
 
 static int run_bench(const struct settings *settings, const struct bench_values *values,
                      struct bench *bench, struct problem *problem)
 {
-    struct hutch_error err;
-    struct bench_tools tools = {.environment = settings->environment};
     auto_buf struct buf text = BUF_MAX(LIMIT_CLI_TEXT_BYTES);
+    auto_free double *samples = calloc(bench->row_count * bench->n, sizeof(*samples));
 
-    int done = 0;
-    for (int i = 0; done == 0 && i <= HUTCH_COLD; i++)
-        done = cli_engine_new(settings, (enum hutch_warmth)i, &tools.engines[i], problem);
-    if (done < 0) {
-        free_engines(&tools);
+    if (!samples) {
+        problem_set(problem, HUTCH_ERR_NO_MEMORY, "out of memory");
         return problem_report(problem, bench_command.name, values->json);
     }
-    done = bench_all(bench, &tools, &err);
-    free_engines(&tools);
-    if (done < 0) {
-        problem_take(problem, &err);
+    share_samples(bench, samples);
+    if (measure(settings, bench, problem) < 0)
         return problem_report(problem, bench_command.name, values->json);
-    }
+    sort_samples(bench);
     if (values->json)
-        bench_report_json(bench, &text);
+        bench_json(bench, &text);
     else
-        bench_report_text(bench, &text);
+        bench_table(bench, &text);
     return output_print(&text, 0);
 }
 
 static void bench_defaults(void *memory)
 {
-    *(struct bench_values *)memory = (struct bench_values){.n = 200};
+    *(struct bench_values *)memory = (struct bench_values){.n = BENCH_RUNS_COUNT, .seconds = 60};
 }
 
 static int bench_main(const struct settings *settings, char **argv)
@@ -294,17 +110,14 @@ static int bench_main(const struct settings *settings, char **argv)
     if (status >= 0)
         return status;
 
-    struct bench_row rows[ARRAY_LENGTH(all_rows)];
-    struct bench bench = {.rows = rows, .row_count = ARRAY_LENGTH(rows), .n = values.n};
-    auto_free double *samples = calloc(bench.row_count * bench.n, sizeof(*samples));
-    if (!samples) {
-        problem_set(&problem, HUTCH_ERR_NO_MEMORY, "out of memory");
+    struct bench bench = {
+        .n = values.n, .seconds = values.seconds, .environment = settings->environment};
+    if (bench_rows_choose(values.rows, &bench.rows, &bench.row_count, &problem) < 0)
         return problem_report(&problem, bench_command.name, values.json);
-    }
-    memcpy(rows, all_rows, sizeof(rows));
-    for (size_t i = 0; i < bench.row_count; i++)
-        rows[i].samples_ms = samples + i * bench.n;
-    return run_bench(settings, &values, &bench, &problem);
+    status = run_bench(settings, &values, &bench, &problem);
+    json_decref(bench.doctor);
+    free(bench.rows);
+    return status;
 }
 
 static const struct option_spec bench_options[] = {
@@ -313,9 +126,21 @@ static const struct option_spec bench_options[] = {
      .type = OPTION_WHOLE,
      .argument = "N",
      .minimum = 1,
-     .maximum = 100000,
-     .help = "samples of each row",
+     .maximum = N_MAX,
+     .help = "samples of each row of warm cells; slower rows take fewer",
      .offset = offsetof(struct bench_values, n)},
+    {.name = "seconds",
+     .type = OPTION_WHOLE,
+     .argument = "S",
+     .minimum = 0,
+     .maximum = SECONDS_MAX,
+     .help = "length of the throughput row; 0 leaves it out",
+     .offset = offsetof(struct bench_values, seconds)},
+    {.name = "rows",
+     .type = OPTION_TEXT,
+     .argument = "PREFIX[,PREFIX]",
+     .help = "only rows whose names begin so",
+     .offset = offsetof(struct bench_values, rows)},
     {.name = "json",
      .type = OPTION_FLAG,
      .help = "print the measurements as one JSON object on a line",
@@ -328,7 +153,7 @@ static const struct exit_row bench_exits[] = {
 
 const struct command bench_command = {
     .name = "bench",
-    .synopsis = "[--json] [-n N]",
+    .synopsis = "[--json] [-n N] [--seconds S] [--rows PREFIX[,PREFIX]]",
     .summary = "Measure what a fresh cell costs on this host, beside plain programs.",
     .options = bench_options,
     .option_count = ARRAY_LENGTH(bench_options),

@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of hutch bench: bench.c measures, bench_spawn.c starts programs,
- * bench_report.c shows what came out.
+ * The parts of hutch bench:
+ *
+ *   bench.c          the command: options, and the order of events
+ *   bench_rows.c     what is measured: the table of rows
+ *   bench_measure.c  in what order samples are taken
+ *   bench_cells.c    engines, their pools, and one run in a cell
+ *   bench_spawn.c    one run of a plain program
+ *   bench_load.c     many runs at once
+ *   bench_facts.c    what follows from the samples
+ *   bench_table.c    what came out, as a table
+ *   bench_json.c     the same as JSON
  */
 #pragma once
 
 #include "base/attrs.h"
 #include "base/buf.h"
+#include "base/json.h"
+#include "cli.h"
 
 #include <hutch.h>
 
@@ -14,32 +25,110 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a fresh cell may add to the start of its bare interpreter, p50. */
+/* What a cold cell may add to the start of its bare interpreter, p50. */
 #define BENCH_AIM_ADDED_MS 4.0
+/* Of a warm row this part of the runs has to start as its name says. */
+#define BENCH_HIT_RATE 0.95
+/* Fewer runs of a warm row are a look, no measurement. */
+#define BENCH_RUNS_COUNT 500
+
+/* The program itself, whatever its file is called by now. */
+#define BENCH_OWN "/proc/self/exe"
 
 /* The row that all others are compared with. */
 #define BENCH_BASE "peer.subprocess"
 
-struct bench_row {
-    const char *name;
-    const char *const *argv; /* a program, argv[0] absolute; NULL: a cell through the C API */
-    enum hutch_language language;
-    const char *code; /* of a cell */
-    enum hutch_warmth warmth;
-    bool isolated;    /* by hutch; valid only with every layer in force */
-    bool optional;    /* left out where the program is missing or does not work */
-    const char *bare; /* the row of the interpreter that a cell adds to; or NULL */
+/* ---- rows --------------------------------------------------------------- */
 
-    double *samples_ms;          /* n of them; sorted once all are taken */
-    uint32_t layers;             /* that were in force in every run */
+enum bench_kind {
+    BENCH_CELL,    /* runs in fresh cells, through the C API */
+    BENCH_PROGRAM, /* runs of a plain program */
+    BENCH_LOAD,    /* runs from several threads at once */
+    BENCH_MEMORY,  /* what waiting processes hold */
+};
+
+enum bench_spacing {
+    BENCH_INTERLEAVED,  /* each sample between those of other rows */
+    BENCH_BACK_TO_BACK, /* blocks without a gap */
+    BENCH_SPORADIC,     /* a gap of 50 ms before each sample */
+};
+
+/* Engines, each with a supervisor of its own. */
+enum bench_engine_id {
+    BENCH_ENGINE_PARKED,
+    BENCH_ENGINE_FORKED,
+    BENCH_ENGINE_COLD,
+    BENCH_ENGINE_LIBRARIES_PARKED,
+    BENCH_ENGINE_LIBRARIES_FORKED,
+    BENCH_ENGINE_JAVASCRIPT,
+    BENCH_ENGINE_LOADED,
+    BENCH_ENGINES
+};
+
+/* How cells come to be, as doctor counts them. */
+enum bench_origin { BENCH_COLD, BENCH_FORKED, BENCH_PARKED, BENCH_ORIGINS };
+
+struct bench_memory {
+    uint64_t cells; /* that were looked at; 0: none could be */
+    uint64_t private_dirty_bytes, pss_bytes;
+};
+
+struct bench_row {
+    /* What it is. A number of 0 is an aim that there is not. */
+    const char *name;
+    enum bench_kind kind;
+    enum bench_spacing spacing;
+    enum bench_engine_id engine;
+    enum hutch_language language;
+    const char *code;         /* of a cell; prints 1 */
+    const char *needs;        /* fails where modules are missing; or NULL */
+    const char *preloaded;    /* fails where they are not loaded ahead of the program */
+    const char *const *argv;  /* of a program, argv[0] absolute */
+    enum bench_origin origin; /* that the row's runs should have */
+    bool isolated;            /* by hutch; valid only with every layer in force */
+    bool optional;            /* left out where it does not work */
+    bool of_zygote;           /* memory: of the zygote instead of parked cells */
+    const char *bare;         /* the row of the interpreter that a cell adds to; or NULL */
+    unsigned percent;         /* of the runs that were asked for */
+    double aim_p50_ms, aim_p99_ms, aim_times_faster, aim_per_second;
+    uint64_t aim_private_dirty_bytes;
+
+    /* What came out. */
     struct hutch_error left_out; /* code 0: it was measured */
+    size_t n, taken;             /* samples wanted, and there; or runs, or processes */
+    double *samples_ms;          /* sorted once all are taken */
+    uint32_t layers;             /* that were in force in every run */
+    uint64_t starts, hits;       /* of runs in the blocks; those of the row's origin */
+    size_t pool_size;            /* cells that wait when the pool is full */
+    bool not_preloaded;          /* a module was not there ahead of the run */
+    double per_second, min_per_second, max_per_second;
+    uint64_t window_seconds;
+    unsigned threads;
+    struct bench_memory memory;
 };
 
 struct bench {
     struct bench_row *rows;
     size_t row_count;
-    size_t n;
-    size_t taken; /* samples that each row has */
+    uint64_t n;       /* runs that were asked for */
+    uint64_t seconds; /* of a row of BENCH_LOAD; 0: none */
+    char *const *environment;
+    json_t *doctor; /* the library's report; or NULL */
+};
+
+/* Copies the rows that names chooses, beginnings of names with commas, NULL for all.
+ * *ret_rows is the caller's. Errors: INVALID with the list of names, NO_MEMORY. */
+MUST_CHECK int bench_rows_choose(const char *names, struct bench_row **ret_rows, size_t *ret_count,
+                                 struct problem *problem);
+
+/* Whether a row is a cell's or a program's: it has times. */
+bool bench_row_has_times(const struct bench_row *row);
+
+/* ---- samples ------------------------------------------------------------ */
+
+struct bench_sample {
+    uint64_t elapsed_ns;
+    uint32_t layers;
 };
 
 /* Starts argv[0] with the environment given, stdin empty, and waits until it
@@ -49,9 +138,93 @@ struct bench {
 MUST_CHECK int bench_spawn(const char *const *argv, char *const *environment, struct buf *output,
                            uint64_t *ret_ns, struct hutch_error *err);
 
-/* Whether a row counts: no layer was missing. */
-bool bench_row_valid(const struct bench_row *row);
+/* The layers that `hutch run` has in force, as its result lists them. */
+MUST_CHECK int bench_cli_layers(char *const *environment, uint32_t *ret_layers,
+                                struct hutch_error *err);
+
+/* Whether a program printed what it should. */
+MUST_CHECK int bench_check_output(const char *data, size_t length, struct hutch_error *err);
+
+struct bench_engine {
+    hutch_engine *engine;
+    enum hutch_warmth warmth;
+    enum hutch_language language; /* that its pool is for */
+    uint64_t patience_ns;         /* for the pool to become fuller */
+    size_t full;                  /* cells that wait then */
+    bool gave_up;                 /* on the zygote */
+};
+
+/* What an engine tells of the cells of one language. */
+struct bench_look {
+    uint64_t starts[BENCH_ORIGINS];
+    bool zygote_is_ready;
+    size_t parked;
+    struct bench_memory zygote_memory, parked_memory;
+};
+
+/* Makes all engines; what is there goes by bench_engines_done, also after an error. */
+MUST_CHECK int bench_engines_new(const struct settings *settings,
+                                 struct bench_engine engines[BENCH_ENGINES],
+                                 struct problem *problem);
+void bench_engines_done(struct bench_engine engines[BENCH_ENGINES]);
+
+/* Asks for the state. Errors: those of hutch_doctor, SYSTEM. */
+MUST_CHECK int bench_engine_look(const struct bench_engine *engine, struct bench_look *ret_look,
+                                 struct hutch_error *err);
+
+/* Waits until the pool is full, or the zygote ready, as long as another cell comes
+ * within patience_ns; a pool that stays smaller is waited for no more. *ret_look is
+ * the state then. */
+MUST_CHECK int bench_engine_fill(struct bench_engine *engine, struct bench_look *ret_look,
+                                 struct hutch_error *err);
+
+/* One fresh cell. Safe from several threads. Errors: those of hutch_run; SYSTEM for
+ * a program that failed or printed something else. */
+MUST_CHECK int bench_engine_run(const struct bench_engine *engine, enum hutch_language language,
+                                const char *code, struct bench_sample *ret_sample,
+                                struct hutch_error *err);
+
+/* Runs as many cells as the engine gives, for so long. */
+MUST_CHECK int bench_load(struct bench_engine *engine, uint64_t seconds, struct bench_row *row,
+                          struct hutch_error *err);
+
+/* Measures all rows. */
+MUST_CHECK int bench_measure(struct bench *bench, struct bench_engine engines[BENCH_ENGINES],
+                             struct hutch_error *err);
+
+/* ---- facts -------------------------------------------------------------- */
+
+/* A row that was measured, by its name; NULL: there is none. */
+const struct bench_row *bench_find_row(const struct bench *bench, const char *name);
+
+/* The nearest-rank percentile of sorted samples. */
+double bench_percentile(const struct bench_row *row, size_t percent);
+double bench_p50(const struct bench_row *row);
+
+/* The part of the runs that started as the row's name says; 0 where there was none. */
+double bench_hit_rate(const struct bench_row *row);
+
+/* Whether that is a matter of the row: its cells are parked or forked. */
+bool bench_row_is_warm(const struct bench_row *row);
+
+/* Why a row does not count; "" where it does. */
+struct bench_fault {
+    char text[512];
+};
+struct bench_fault bench_row_fault(const struct bench_row *row);
+
+/* Whether the row has an aim of its own, and reached it. */
+bool bench_row_has_aim(const struct bench_row *row);
+bool bench_row_met(const struct bench_row *row);
+
+/* How many times peer's p50 fits into row's. */
+double bench_ratio(const struct bench_row *row, const struct bench_row *peer);
+
+/* What a cell adds to its bare interpreter, in ms. */
+double bench_added_ms(const struct bench_row *row, const struct bench_row *bare);
+
+const char *bench_spacing_name(enum bench_spacing spacing);
 
 /* Appends what was measured, as a table or as one JSON object on a line. */
-void bench_report_text(const struct bench *bench, struct buf *text);
-void bench_report_json(const struct bench *bench, struct buf *text);
+void bench_table(const struct bench *bench, struct buf *text);
+void bench_json(const struct bench *bench, struct buf *text);

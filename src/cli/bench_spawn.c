@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,7 +86,17 @@ static int read_both(int *out, int *err_out, struct buf *output, struct buf *mes
     return 0;
 }
 
-static int reap(pid_t pid, const struct buf *messages, struct hutch_error *err)
+/* Where interpreters say what was wrong. Cuts the line's end off. */
+static const char *last_line(struct buf *messages)
+{
+    while (messages->length > 0 && messages->data[messages->length - 1] == '\n')
+        messages->data[--messages->length] = '\0';
+    const char *text = buf_text(messages);
+    const char *line = strrchr(text, '\n');
+    return line ? line + 1 : text;
+}
+
+static int reap(pid_t pid, struct buf *messages, struct hutch_error *err)
 {
     int status;
 
@@ -97,7 +108,7 @@ static int reap(pid_t pid, const struct buf *messages, struct hutch_error *err)
         return err_set(err, HUTCH_ERR_SYSTEM, "killed by signal %d", WTERMSIG(status));
     if (WEXITSTATUS(status) != 0)
         return err_set(err, HUTCH_ERR_SYSTEM, "exit status %d, stderr %s", WEXITSTATUS(status),
-                       quote_text(buf_text(messages)).text);
+                       quote_text(last_line(messages)).text);
     return 0;
 }
 
@@ -132,5 +143,26 @@ int bench_spawn(const char *const *argv, char *const *environment, struct buf *o
     if (reap(pid, &messages, err) < 0)
         return err_context(err, "%s", argv[0]);
     *ret_ns = clock_now_ns() - begin_ns;
+    return 0;
+}
+
+int bench_cli_layers(char *const *environment, uint32_t *ret_layers, struct hutch_error *err)
+{
+    static const char *const argv[] = {BENCH_OWN, "run", "--json", "-c", "print(1)", NULL};
+    auto_buf struct buf output = BUF_MAX(65536);
+    auto_json json_t *result = NULL;
+    uint64_t elapsed_ns;
+    uint32_t layers = 0;
+
+    if (bench_spawn(argv, environment, &output, &elapsed_ns, err) < 0 ||
+        json_read(buf_text(&output), output.length, output.max, &result, err) < 0)
+        return err_context(err, "hutch run --json");
+    const json_t *names = json_object_get(result, "layers");
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        if (name)
+            layers |= hutch_layer_from_name(name);
+    }
+    *ret_layers = layers;
     return 0;
 }

@@ -33,10 +33,14 @@ MUST_CHECK int command_begin(const struct command *command, char **argv, void *v
 void help_command_text(const struct command *command, struct buf *text);
 void help_overview_text(struct buf *text);
 
-/* Makes an engine with the cache folder that the environment asks for. A command
- * that makes one run needs no more warmth than HUTCH_COLD. The engine is the caller's. Returns 0 or
- * a negative code with *problem set. */
-MUST_CHECK int cli_engine_new(const struct settings *settings, enum hutch_warmth warmth,
-                              hutch_engine **ret_engine, struct problem *problem);
+/* Makes an engine with the cache folder that the environment asks for. The engine is
+ * the caller's. Returns 0 or a negative code with *problem set. */
+MUST_CHECK int cli_engine_make(const struct settings *settings,
+                               struct hutch_engine_options *options, hutch_engine **ret_engine,
+                               struct problem *problem);
+
+/* The same for a command that makes one run, and has no use for warm cells. */
+MUST_CHECK int cli_engine_new(const struct settings *settings, hutch_engine **ret_engine,
+                              struct problem *problem);
 
 #define LIMIT_CLI_TEXT_BYTES 65536 /* help, a table of doctor or bench */

@@ -164,7 +164,7 @@ static int doctor_main(const struct settings *settings, char **argv)
     int status = command_begin(&doctor_command, argv, &values);
     if (status >= 0)
         return status;
-    if (cli_engine_new(settings, HUTCH_COLD, &engine, &problem) < 0)
+    if (cli_engine_new(settings, &engine, &problem) < 0)
         return problem_report(&problem, doctor_command.name, values.json);
     if (hutch_doctor(engine, &json, &err) < 0) {
         problem_take(&problem, &err);

@@ -28,21 +28,28 @@ static int find_cache_dir(const struct settings *settings, struct buf *path,
     return 0;
 }
 
-int cli_engine_new(const struct settings *settings, enum hutch_warmth warmth,
-                   hutch_engine **ret_engine, struct problem *problem)
+int cli_engine_make(const struct settings *settings, struct hutch_engine_options *options,
+                    hutch_engine **ret_engine, struct problem *problem)
 {
     struct hutch_error err;
-    struct hutch_engine_options options;
     auto_buf struct buf cache_dir = BUF_MAX(PATH_MAX);
 
     if (find_cache_dir(settings, &cache_dir, problem) < 0)
         return problem->code;
     if (buf_check(&cache_dir, &err) < 0)
         return problem_take(problem, &err);
+    options->cache_dir = cache_dir.data; /* NULL: the library's own default */
+    int done = hutch_engine_new(options, ret_engine, &err);
+    options->cache_dir = NULL;
+    return done < 0 ? problem_take(problem, &err) : 0;
+}
+
+int cli_engine_new(const struct settings *settings, hutch_engine **ret_engine,
+                   struct problem *problem)
+{
+    struct hutch_engine_options options;
+
     hutch_engine_options_init(&options);
-    options.warmth = warmth;
-    options.cache_dir = cache_dir.data; /* NULL: the library's own default */
-    if (hutch_engine_new(&options, ret_engine, &err) < 0)
-        return problem_take(problem, &err);
-    return 0;
+    options.warmth = HUTCH_COLD;
+    return cli_engine_make(settings, &options, ret_engine, problem);
 }

@@ -447,7 +447,7 @@ static int run_job(const struct settings *settings, struct job *job, struct prob
     hutch_cancel *cancel;
     __attribute__((cleanup(cleanup_engine))) hutch_engine *engine = NULL;
 
-    if (cli_engine_new(settings, HUTCH_COLD, &engine, problem) < 0)
+    if (cli_engine_new(settings, &engine, problem) < 0)
         return problem_report(problem, run_command.name, job->values.json);
     if (stop_install(&cancel, &err) < 0) {
         problem_take(problem, &err);

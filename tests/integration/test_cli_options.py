@@ -186,6 +186,8 @@ REFUSALS = [
                        "'hutch doctor --help' lists the options"),
     (["bench", "-n", "0"], "hutch bench: option '-n': value '0' is not a whole number "
                            "from 1 to 100000"),
+    (["bench", "--seconds", "3601"], "hutch bench: option '--seconds': value '3601' is not a "
+                                     "whole number from 0 to 3600"),
     (["run"], "hutch run: no program: give -c CODE, a FILE, or - for standard input"),
     (["run", "a", "b"], "hutch run: argument 'b': is one too many; at most 1 allowed"),
     (["run", "-c", "1", "b"], "hutch run: argument 'b': is one too many beside -c CODE"),

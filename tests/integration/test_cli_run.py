@@ -2,7 +2,7 @@
 """
 `hutch run` as a process among others: signals, readers that stop or go away,
 descriptors in unusual states, and what it leaves on stderr. And what
-`hutch doctor` and `hutch bench` print, as text and as JSON.
+`hutch doctor` prints, as text and as JSON.
 
 HUTCH names the program, else it is the one of the build folder HUTCH_BUILD.
 """
@@ -259,7 +259,7 @@ def test_the_text_of_a_limit_cannot_forge_lines():
     assert lines[-2].isprintable() and lines[-1] == ""
 
 
-# ---- doctor and bench ----
+# ---- doctor ----
 
 
 def test_doctor_prints_what_its_json_holds():
@@ -280,48 +280,6 @@ def test_doctor_prints_what_its_json_holds():
     assert re.search(rf"^  layout +{report['cgroup']['layout']}$", text, flags=re.MULTILINE)
     verdict = "every layer in force" if not missing else f"{len(missing)} layer"
     assert verdict in text.splitlines()[-1]
-
-
-CELLS = ["fresh.python.parked.sporadic", "fresh.python.forked.sporadic", "fresh.python.cold",
-         "fresh.shell.cold", "cli.python"]
-ROWS = [*CELLS, "peer.subprocess", "peer.python_bare", "peer.bash", "peer.bwrap"]
-
-
-def test_bench_as_json():
-    answer = hutch("bench", "-n", "3", "--json")
-    assert (answer.returncode, answer.stderr) == (0, b"")
-    report = json.loads(answer.stdout)
-    left_out = [row["name"] for row in report["left_out"]]
-    assert set(left_out) <= {"peer.bwrap"}
-    rows = {row["name"]: row for row in report["rows"]}
-    assert list(rows) == [name for name in ROWS if name not in left_out]
-    for row in rows.values():
-        assert row["n"] == 3
-        assert 0 < row["min_ms"] <= row["p50_ms"] <= row["p99_ms"]
-    layers = json.loads(hutch("run", "--json", "-c", "print(1)").stdout)["layers"]
-    for name in CELLS:
-        assert rows[name]["layers"] == layers
-        assert rows[name]["valid"] == (len(layers) == 17)
-    base = rows["peer.subprocess"]["p50_ms"]
-    for ratio in report["ratios"]:
-        assert ratio["against"] == "peer.subprocess"
-        assert ratio["ratio"] == pytest.approx(rows[ratio["name"]]["p50_ms"] / base, rel=1e-3)
-    for added in report["added"]:
-        expected = rows[added["name"]]["p50_ms"] - rows[added["against"]]["p50_ms"]
-        assert added["added_ms"] == pytest.approx(expected, rel=1e-3, abs=1e-2)
-        assert added["met"] == (added["added_ms"] <= added["aim_ms"] == 4)
-    assert [row["name"] for row in report["added"]] == ["fresh.python.cold", "fresh.shell.cold"]
-    assert report["host"]["cpus"] == len(os.sched_getaffinity(0))
-
-
-def test_bench_as_a_table():
-    answer = hutch("bench", "-n", "2")
-    assert (answer.returncode, answer.stderr) == (0, b"")
-    text = answer.stdout.decode()
-    for name in ROWS[:8]:
-        assert re.search(rf"^{re.escape(name)} +2( +[0-9.]+){{3}}", text, flags=re.MULTILINE)
-    assert len(re.findall(r"aim: adds at most 4 ms; (met|missed)", text)) == 2
-    assert re.search(r"^layers in force: user_ns, ", text, flags=re.MULTILINE)
 
 
 # -- what an attack on the engine found --------------------------------------------
