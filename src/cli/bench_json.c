@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What hutch bench measured as one JSON object: {"rows", "left_out", "ratios", "added",
- * "host", "doctor"}.
+ * "host", "doctor"}. docs/benchmarks.md says what is behind them.
  */
 #include "bench.h"
 

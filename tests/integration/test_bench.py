@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
 HUTCH = os.environ.get("HUTCH") or str(BUILD / "hutch")
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
+TABLE = SOURCE / "tools/bench-table.py"
 CACHE = os.environ.get("HUTCH_CACHE_DIR") or str(BUILD / "tests/cache")
 PATIENCE = 240  # the first run of all makes the tree of files
 
@@ -150,6 +152,21 @@ def test_memory(whole):
 def test_the_documents_name_every_row():
     page = (SOURCE / "docs/man/hutch-bench.1.scd").read_text(encoding="utf-8")
     assert set(re.findall(r"\b(?:fresh|peer|cli|memory|throughput)\.[a-z_.]*[a-z]", page)) == set(ALL)
+
+
+def test_the_numbers_are_written_into_a_document(whole, tmp_path):
+    document = tmp_path / "benchmarks.md"
+    shutil.copy(SOURCE / "docs/benchmarks.md", document)
+    for _ in range(2):  # what is there is replaced
+        subprocess.run([TABLE, document], input=json.dumps(whole[1]), text=True, check=True,
+                       timeout=60)
+    text = document.read_text(encoding="utf-8")
+    assert "None yet" not in text
+    numbers = text.partition("<!-- numbers: begin -->")[2].partition("<!-- numbers: end -->")[0]
+    for name in ALL:
+        assert len(re.findall(rf"^(?:\| |- ){re.escape(name)}(?: \||: | was left out: )", numbers,
+                              flags=re.MULTILINE)) >= 1, name
+    assert text.count("## The rows") == 1
 
 
 def test_a_table_of_chosen_rows():
