@@ -80,9 +80,9 @@ static uint64_t number_of(const json_t *object, const char *member)
     return (uint64_t)json_integer_value(json_object_get(object, member));
 }
 
-static struct bench_memory memory_of(const json_t *zygote, const char *member)
+static struct bench_memory memory_of(const json_t *warmth, const char *member)
 {
-    const json_t *memory = json_object_get(zygote, member);
+    const json_t *memory = json_object_get(warmth, member);
 
     return (struct bench_memory){
         .cells = number_of(memory, "cells"),
@@ -91,11 +91,11 @@ static struct bench_memory memory_of(const json_t *zygote, const char *member)
     };
 }
 
-static const json_t *zygote_of(const json_t *cells, enum hutch_language language)
+static const json_t *warmth_of(const json_t *cells, enum hutch_language language)
 {
     static const char *const names[] = {
         [HUTCH_PYTHON] = "python", [HUTCH_SHELL] = "shell", [HUTCH_JAVASCRIPT] = "javascript"};
-    const json_t *list = json_object_get(cells, "zygotes");
+    const json_t *list = json_object_get(cells, "warm");
 
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
@@ -113,14 +113,14 @@ static void take_state(const json_t *report, enum hutch_language language,
         [BENCH_COLD] = "cold", [BENCH_FORKED] = "forked", [BENCH_PARKED] = "parked"};
     const json_t *cells = json_object_get(report, "cells");
     const json_t *starts = json_object_get(cells, "starts");
-    const json_t *zygote = zygote_of(cells, language);
+    const json_t *warmth = warmth_of(cells, language);
 
     for (size_t i = 0; i < BENCH_ORIGINS; i++)
         ret_look->starts[i] = number_of(starts, origins[i]);
-    ret_look->zygote_is_ready = json_is_true(json_object_get(zygote, "ready"));
-    ret_look->parked = (size_t)number_of(zygote, "parked");
-    ret_look->zygote_memory = memory_of(zygote, "memory");
-    ret_look->parked_memory = memory_of(zygote, "parked_memory");
+    ret_look->zygote_is_ready = number_of(warmth, "zygotes") > 0;
+    ret_look->parked = (size_t)number_of(warmth, "parked");
+    ret_look->zygote_memory = memory_of(warmth, "zygote_memory");
+    ret_look->parked_memory = memory_of(warmth, "parked_memory");
 }
 
 int bench_engine_look(const struct bench_engine *engine, struct bench_look *ret_look,
