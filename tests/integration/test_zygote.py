@@ -87,6 +87,13 @@ def command(pid):
     return []
 
 
+def wait_for(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def zygote_pid(engine):
     """Of the supervisor's interpreters the one that holds the supervisor's socket, not a cell's."""
     for pid in children(engine.supervisor):
@@ -485,6 +492,21 @@ def test_threads_at_once(engine):
         one.send({"code": f"print({number})", "owner": f"o{number % 3}"})
     printed = {one.answer()["result"]["stdout"] for _ in range(200)}
     assert printed == {f"{number}\n" for number in range(200)}
+
+
+def test_all_runs_of_a_killed_supervisor_say_that_it_died(engine):
+    one = engine("--warmth", "2", threads=6)
+    one.run("pass")
+    supervisor = one.supervisor
+    for _ in range(6):
+        one.send({"code": "import time; time.sleep(300)", "timeout_seconds": 300})
+    wait_for(lambda: len(children(supervisor)) >= 12)
+    os.kill(supervisor, signal.SIGKILL)
+    for _ in range(6):
+        error = one.answer()["error"]
+        assert (error["code"], error["retry_safe"]) == ("helper_failed", False)
+        assert error["message"] == "hutch-supervisor died during the run"
+    assert one.run("print(1)") == "1\n"
 
 
 def test_an_engine_that_ends_takes_its_zygote_along(cache_dir):

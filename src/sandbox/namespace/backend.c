@@ -40,6 +40,7 @@ struct namespace_backend {
     struct helper_options options;
     pthread_mutex_t lock;
     struct helper helper;
+    uint64_t helpers; /* how many there were; the number of the last one */
 };
 
 struct frame {
@@ -50,6 +51,7 @@ struct frame {
 
 struct cell {
     struct namespace_backend *backend;
+    uint64_t helper;                                /* number of the one that has it */
     int event_fd, stdout_fd, stderr_fd, channel_fd; /* -1 after their end */
     struct frame frames[SEND_FRAMES];
     size_t frame_count, frame_next;
@@ -78,32 +80,40 @@ static int ensure_helper(struct namespace_backend *backend, struct hutch_error *
     helper_end(&backend->helper);
     if (helper_spawn(&backend->options, &backend->helper, err) < 0)
         return err->code;
+    backend->helpers++;
     struct timeval limit = {.tv_sec = 1};
     setsockopt(backend->helper.control_fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     return 0;
 }
 
-/* A new supervisor sweeps what a dead one left: start it at once. Returns whether
- * it was dead. */
-static bool replace_dead_helper(struct namespace_backend *backend)
+/* A new supervisor sweeps what a dead one left: start it at once, unless another
+ * of its cells has done so. Returns whether the cell's is dead. */
+static bool replace_dead_helper(const struct cell *cell)
 {
+    struct namespace_backend *backend = cell->backend;
     struct hutch_error ignored;
 
     pthread_mutex_lock(&backend->lock);
-    /* An event socket may end a little before its process does. */
-    if (backend->helper.pidfd >= 0)
-        fd_wait(backend->helper.pidfd, POLLIN, clock_after_ns(NS_PER_SECOND));
-    bool dead = !helper_is_alive(&backend->helper);
-    IGNORE_RESULT(ensure_helper(backend, &ignored));
+    bool dead = cell->helper != backend->helpers;
+    if (!dead) {
+        /* An event socket may end a little before its process does. */
+        if (backend->helper.pidfd >= 0)
+            fd_wait(backend->helper.pidfd, POLLIN, clock_after_ns(NS_PER_SECOND));
+        dead = !helper_is_alive(&backend->helper);
+        IGNORE_RESULT(ensure_helper(backend, &ignored));
+    }
     pthread_mutex_unlock(&backend->lock);
     return dead;
 }
 
-static int send_start(struct namespace_backend *backend, const struct proto_start *start,
-                      const int *fds, size_t count, struct hutch_error *err)
+static int send_start(struct cell *cell, const struct proto_start *start, const int *fds,
+                      size_t count, struct hutch_error *err)
 {
+    struct namespace_backend *backend = cell->backend;
+
     pthread_mutex_lock(&backend->lock);
     int code = ensure_helper(backend, err);
+    cell->helper = backend->helpers;
     if (code == 0 && fd_send(backend->helper.control_fd, start, sizeof(*start), fds, count) < 0) {
         code = errno == EAGAIN
                    ? err_set(err, HUTCH_ERR_BUSY, "hutch-supervisor does not keep up")
@@ -268,7 +278,7 @@ static int start_with(struct cell *cell, const struct proto_start *start,
             return err->code;
         ends.fds[ends.count++] = fd;
     }
-    return send_start(cell->backend, start, ends.fds, ends.count, err);
+    return send_start(cell, start, ends.fds, ends.count, err);
 }
 
 static int namespace_cell_start(struct backend *base, const struct cell_spec *spec,
@@ -444,7 +454,7 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
     if (count <= 0) {
         fd_close(&cell->event_fd);
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor %s during the run",
-                       replace_dead_helper(cell->backend) ? "died" : "gave the cell up");
+                       replace_dead_helper(cell) ? "died" : "gave the cell up");
     }
     if (!proto_is_event(&event, (size_t)count))
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor sent a malformed event");
