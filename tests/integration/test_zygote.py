@@ -7,10 +7,13 @@ requests that it reads, all of them in one engine.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
+import select
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -19,6 +22,8 @@ import time
 import pytest
 
 BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
+SYS_PIDFD_GETFD = 438
+PROTO_CONTROL_FD, WIRE_CHANNEL_FD = 3, 1000
 PATIENCE = 180  # the first run of all makes the tree of files
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="no python")
@@ -92,6 +97,39 @@ def wait_for(condition):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def is_dead(pid):
+    """Whether a process has ended, or is gone."""
+    with contextlib.suppress(OSError):
+        return "State:\tZ" in pathlib.Path(f"/proc/{pid}/status").read_text()
+    return True
+
+
+def socket_of(pid, number):
+    """A socket of another process, as if it were ours."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    pidfd = os.pidfd_open(pid)
+    fd = libc.syscall(SYS_PIDFD_GETFD, pidfd, number, 0)
+    os.close(pidfd)
+    assert fd >= 0, os.strerror(ctypes.get_errno())
+    return socket.socket(fileno=fd)
+
+
+def has_request(supervisor):
+    """Whether a request waits to be read."""
+    with socket_of(supervisor, PROTO_CONTROL_FD) as control:
+        return bool(select.select([control], [], [], 0)[0])
+
+
+def parked_pids(engine):
+    """The interpreters that wait for a request: they have no output yet."""
+    found = []
+    for pid in children(engine.supervisor):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{pid}/fd/1").endswith("/dev/null"):
+                found.append(int(pid))
+    return found
 
 
 def zygote_pid(engine):
@@ -507,6 +545,25 @@ def test_all_runs_of_a_killed_supervisor_say_that_it_died(engine):
         assert (error["code"], error["retry_safe"]) == ("helper_failed", False)
         assert error["message"] == "hutch-supervisor died during the run"
     assert one.run("print(1)") == "1\n"
+
+
+def test_a_request_that_meets_a_dead_parked_cell_gets_another_one(engine):
+    """The supervisor is stopped meanwhile, so that it learns of the death too late."""
+    one = engine("--parked", "1")
+    one.warm_up(1)
+    cold = one.cells()["starts"]["cold"]
+    supervisor = one.supervisor
+    (parked,) = parked_pids(one)
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        one.send({"code": "print(3)"})
+        wait_for(lambda: has_request(supervisor))
+        os.kill(parked, signal.SIGKILL)
+        wait_for(lambda: is_dead(parked))
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    assert one.answer()["result"]["stdout"] == "3\n"
+    assert one.cells()["starts"]["cold"] == cold + 1
 
 
 def test_an_engine_that_ends_takes_its_zygote_along(cache_dir):

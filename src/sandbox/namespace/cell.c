@@ -147,7 +147,8 @@ static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell
 static void fail(struct supervisor *supervisor, struct sandbox_cell *cell,
                  const struct hutch_error *error)
 {
-    bool again = cell->zygote && cell->state == CELL_STARTING && start_cold(supervisor, cell);
+    bool begins = cell->state == CELL_STARTING || cell->state == CELL_PARKED;
+    bool again = begins && cell->zygote && start_cold(supervisor, cell);
     if (!again)
         tell_failed(cell, error);
     cell_abandon(supervisor, cell);
