@@ -135,6 +135,8 @@ static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, u
 static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     pool_forget(cell);
+    if (cell->zygote_of) /* no more come, and those that there are keep it */
+        supervisor->has_strays = true;
     cell->state = CELL_CLOSING;
     cell->deadline_ns = cell->sample_ns = NO_DEADLINE;
     cell->close_deadline_ns = clock_after_ns(CLOSE_LIMIT_NS);

@@ -284,13 +284,14 @@ static bool is_known(const struct supervisor *supervisor, pid_t pid)
     return false;
 }
 
-/* Whether a cell of a zygote that is no more is still dying. */
+/* Whether a zygote's cell is still dying, or one of a zygote that is no more. */
 static bool may_have_strays(const struct supervisor *supervisor)
 {
     for (size_t i = 0; i < LIMIT_CELLS; i++) {
         const struct sandbox_cell *cell = supervisor->cells[i];
-        if (cell && cell->state == CELL_CLOSING && cell->zygote &&
-            cell->zygote->state == ZYGOTE_RETIRED)
+        if (!cell || cell->state != CELL_CLOSING)
+            continue;
+        if (cell->zygote_of || (cell->zygote && cell->zygote->state == ZYGOTE_RETIRED))
             return true;
     }
     return false;

@@ -71,9 +71,10 @@ void zygote_retire(struct supervisor *supervisor, struct zygote *zygote);
 /* Its process is dead, or not what it should be. */
 void zygote_lose(struct supervisor *supervisor, struct zygote *zygote);
 
-/* Takes the status of children that a zygote made and died before it said so: a
- * cell cannot go before all of its processes have. Called in every round of the
- * loop; returns when it wants to be called next. */
+/* Takes the status of children that a zygote or a messenger made and died before it
+ * said so: a cell cannot go before all of its processes have, nor a zygote's before
+ * those of its cells. Called in every round of the loop; returns when it wants to
+ * be called next. */
 uint64_t zygote_reap_strays(struct supervisor *supervisor);
 
 /* A cell in its namespaces is gone. */
