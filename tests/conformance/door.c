@@ -3,10 +3,11 @@
  * The C API as a front door of the conformance and escape suites: one JSON
  * request a line on standard input, one JSON answer a line on standard output,
  *
- *     {"line": 7, "result": {…}}
- *     {"line": 7, "error": {"code": "…", "message": "…", "retry_safe": true}}
+ *     {"line": 7, "printed": true, "result": {…}}
+ *     {"line": 7, "printed": false, "error": {"code": "…", "message": "…", "retry_safe": true}}
  *
- * where "line" is the number of the request. The line "doctor" is answered by
+ * where "line" is the number of the request, and "printed" says that output of the
+ * program was seen, which therefore ran. The line "doctor" is answered by
  * the engine's report as the result. One engine serves all of them;
  * --threads N threads share it, so answers may come in another order. Uses
  * the public API only. Ends with status 0 at the end of its input.
@@ -14,6 +15,7 @@
 #include <hutch.h>
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,10 +58,20 @@ static void print_error(const struct hutch_error *err)
     printf(", \"retry_safe\": %s}", hutch_error_retry_safe(err) ? "true" : "false");
 }
 
-/* Runs one request; *ret_json is the result, to be freed by hutch_free. */
-static int answer(hutch_engine *engine, const char *line, size_t length, char **ret_json,
-                  struct hutch_error *err)
+static void note_output(void *user, enum hutch_stream stream, const char *data, size_t length)
 {
+    bool *printed = user;
+
+    (void)stream, (void)data;
+    *printed = *printed || length > 0;
+}
+
+/* Runs one request; *ret_json is the result, to be freed by hutch_free. */
+static int answer(hutch_engine *engine, const char *line, size_t length, bool *ret_printed,
+                  char **ret_json, struct hutch_error *err)
+{
+    const struct hutch_run_options options = {
+        .size = sizeof(options), .on_output = note_output, .user = ret_printed};
     hutch_json_request *request = NULL;
     hutch_result *result = NULL;
 
@@ -67,7 +79,7 @@ static int answer(hutch_engine *engine, const char *line, size_t length, char **
         return hutch_doctor(engine, ret_json, err);
     int code = hutch_json_request_parse(line, length, &request, err);
     if (code >= 0)
-        code = hutch_run(engine, hutch_json_request_get(request), NULL, &result, err);
+        code = hutch_run(engine, hutch_json_request_get(request), &options, &result, err);
     if (code >= 0)
         code = hutch_result_to_json(result, ret_json, err);
     hutch_result_free(result);
@@ -96,11 +108,12 @@ static void *serve(void *user)
 
     for (ssize_t length; (length = next_line(door, &line, &capacity, &number)) >= 0;) {
         struct hutch_error err;
+        bool printed = false;
         char *json = NULL;
-        int code = answer(door->engine, line, (size_t)length, &json, &err);
+        int code = answer(door->engine, line, (size_t)length, &printed, &json, &err);
 
         pthread_mutex_lock(&door->output);
-        printf("{\"line\": %lu, ", number);
+        printf("{\"line\": %lu, \"printed\": %s, ", number, printed ? "true" : "false");
         if (code < 0)
             print_error(&err);
         else
