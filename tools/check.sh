@@ -6,7 +6,7 @@
 #   build-asan    gcc with ASan and UBSan; the unit, escape and faults suites
 #   build-fuzz    clang with ASan, UBSan and libFuzzer, warnings are errors; the
 #                 fuzz suite, for seconds
-# check.sh faults  the faults suite alone, more calls and 200 kills
+# check.sh faults  the faults suite alone, more calls, 200 kills of cold and of warm cells
 # check.sh fuzz    the fuzz suite alone, for minutes
 # check.sh user    the suite long: the command line's conformance as an ordinary user
 # The last line is the total; the exit status says whether all is well.

@@ -6,7 +6,8 @@ The engine, the supervisor, hutch-init or the interpreter is killed at a moment
 that is drawn from the time that a run takes, of the command line and of engine.c,
 which then goes on with the same engine. Never is a success claimed that was none;
 an error says whether the program may have run; nothing stays on the host, and the
-next run works. The seed of the moments is printed.
+next run works. The same for the processes of warm cells, under load (warm.py). The
+seed of the moments is printed.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from ground import Broken, Ground, add_options, problems_of_result, wants_all
 
 import host  # of ../escape, whose path ground has added
 import report
+import warm
 
 LIMIT_SECONDS = 60  # for the end of a run, whatever was killed
 CODE = "print('begin', flush=True); sum(range(2000000)); print('end'); 6 * 7"  # as in engine.c
@@ -219,14 +221,52 @@ class Kills:
         return [*problems, f"only {done} of {wanted} kills met a living process"]
 
 
+def kill_cold(kills, outcomes, cases, wanted):
+    """Kills of runs that have an interpreter of their own."""
+    for door, target in cases:
+        start = time.monotonic()
+        outcomes.done(
+            f"{door}-{target}",
+            f"kill -9 of {target} under {door}",
+            kills.case(door, target, wanted),
+            time.monotonic() - start,
+        )
+
+
+def kill_warm(kills, outcomes, wanted):
+    """Kills of zygotes, parked cells and what is around them."""
+    try:
+        for target in warm.MAY_HARM:
+            start = time.monotonic()
+            outcomes.done(
+                f"warm-{target}",
+                f"kill -9 of {target} under load",
+                kills.case(target, wanted),
+                time.monotonic() - start,
+            )
+    finally:
+        problems = kills.close()
+    outcomes.done("warm-end", "the engines of the warm cells end well", problems, 0)
+
+
+def note(name, kills, count, seed):
+    """One line for the log."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(kills.counts.items()))
+    print(f"# note: {name}: {count}, seed {seed}; {counts}", flush=True)
+
+
 def main():
     """Runs the cases; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_options(parser)
     parser.add_argument("--hutch", type=pathlib.Path, required=True, help="the program hutch")
     parser.add_argument("--cache-dir", type=pathlib.Path, required=True, help="of the program")
+    parser.add_argument("--door", type=pathlib.Path, required=True, help="the program door")
     parser.add_argument(
-        "--kills", type=int, default=200 if wants_all() else 40, help="how many in all"
+        "--kills",
+        type=int,
+        default=200 if wants_all() else 40,
+        help="how many of cold cells, and how many of warm ones",
     )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     options = parser.parse_args()
@@ -235,27 +275,23 @@ def main():
         for door in ("hutch", "libhutch")
         for target in ("engine", "supervisor", "hutch-init", "interpreter")
     ]
-    outcomes = report.Report("faults", len(cases) + 1, options.tap)
+    outcomes = report.Report("faults", len(cases) + len(warm.MAY_HARM) + 2, options.tap)
     print(f"# seed {options.seed}", flush=True)
+    cold_each = -(-options.kills // len(cases))
+    warm_each = -(-options.kills // len(warm.MAY_HARM))
     with tempfile.TemporaryDirectory(prefix="hutch-kills-", dir="/var/tmp") as folder:
         ground = Ground(options, pathlib.Path(folder))
         try:
             ground.prepare("kills")
             kills = Kills(ground, options.hutch.resolve(), options.seed)
-            for door, target in cases:
-                start = time.monotonic()
-                outcomes.done(
-                    f"{door}-{target}",
-                    f"kill -9 of {target} under {door}",
-                    kills.case(door, target, -(-options.kills // len(cases))),
-                    time.monotonic() - start,
-                )
+            kill_cold(kills, outcomes, cases, cold_each)
+            note("kills", kills, cold_each * len(cases), options.seed)
+            kills = warm.WarmKills(ground, options.door.resolve(), random.Random(options.seed))
+            kill_warm(kills, outcomes, warm_each)
+            note("warm kills", kills, warm_each * len(warm.MAY_HARM), options.seed)
         finally:
             problems = ground.close()
         outcomes.done("nothing-left", "after the kills nothing is left", problems, 0)
-    done = -(-options.kills // len(cases)) * len(cases)
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(kills.counts.items()))
-    print(f"# note: kills: {done}, seed {options.seed}; {counts}")
     return outcomes.finish()
 
 
