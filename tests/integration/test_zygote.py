@@ -275,9 +275,19 @@ import threading, time
 threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
 """
 EXIT = "import os; os._exit(3)"
+NONSENSE = "import os; os.write(1000, b'nonsense')"  # to whoever made the cell
+LOUD = """
+import os, sys
+for fd in 1, 2:
+    os.set_blocking(fd, False)
+    try: os.write(fd, b"x" * (1 << 20))
+    except OSError: pass
+print("x" * (5 << 20))
+"""
 
 
-@pytest.mark.parametrize("text", [THREAD, EXIT], ids=["thread", "exit"])
+@pytest.mark.parametrize("text", [THREAD, EXIT, NONSENSE, LOUD],
+                         ids=["thread", "exit", "nonsense", "loud"])
 def test_a_module_that_no_zygote_can_load(engine, python_with, text, request):
     """Zygotes go without it; where a cell can load it, it is there."""
     one = engine("--python", python_with("odd", text), "--preload", "odd", "--parked", "1")
@@ -655,6 +665,203 @@ def test_a_request_that_meets_a_dead_parked_cell_gets_another_one(engine):
         os.kill(supervisor, signal.SIGCONT)
     assert one.answer()["result"]["stdout"] == "3\n"
     assert one.cells()["starts"]["cold"] == cold + 1
+
+
+@pytest.mark.parametrize("said", [b"nonsense", bytes(4)], ids=["nonsense", "unasked"])
+def test_a_zygote_that_says_what_was_not_agreed_is_replaced(engine, said):
+    one = engine("--parked", "1")
+    one.warm_up(1)
+    zygote = zygote_pid(one)
+    with socket_of(zygote, WIRE_CHANNEL_FD) as channel:
+        channel.send(said)
+    for number in range(4):
+        assert one.run(f"print({number})") == f"{number}\n"
+    wait_for(lambda: is_dead(zygote))
+    one.warm_up(1)
+    assert zygote_pid(one) not in (None, zygote)
+
+
+DEATHS = [
+    ("import os; os.kill(os.getpid(), 9)", 137),
+    ("import os; os.kill(os.getpid(), 11)", 139),
+    ("import os; os._exit(3)", 3),
+    ("import os; os.close(1000); os._exit(4)", 4),
+    ("import os\nfor fd in range(2000):\n    try: os.close(fd)\n    except OSError: pass\nos._exit(5)", 5),
+    ("import os\nfor _ in range(99):\n    try: os.fork()\n    except OSError: os._exit(6)", 6),
+]
+
+
+def test_a_flood_of_programs_that_die_leaves_the_pool_as_it_was(engine):
+    one = engine("--parked", "2", threads=8)
+    one.warm_up(2)
+    for code, _ in 20 * DEATHS:
+        one.send({"code": code, "max_processes": 4})
+    answers = sorted((one.answer() for _ in 20 * DEATHS), key=lambda answer: answer["line"])
+    for (code, status), answer in zip(20 * DEATHS, answers):
+        assert answer["result"]["exit_code"] == status, (code, answer)
+    one.warm_up(2)
+    assert one.zygote()["zygote_deaths"] == 0
+    assert one.run("print(1)") == "1\n"
+
+
+LEAVE = r"""
+import ctypes, mmap, os, signal, socket
+libc = ctypes.CDLL(None, use_errno=True)
+segment = libc.shmget(4711, 4096, 0o1666)
+queue = libc.msgget(4711, 0o1666)
+for name in "/tmp/left", "/dev/shm/left", "/home/user/left":
+    open(name, "w").write("left")
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("\0left")
+listener.listen()
+server = socket.create_server(("127.0.0.1", 4711))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print(segment >= 0, queue >= 0)
+signal.sigwait([signal.SIGUSR1])
+print("alive")
+"""
+MEET = r"""
+import ctypes, errno, os, signal, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(name, function, *arguments):
+    try:
+        result = function(*arguments)
+        if result == -1: raise OSError(ctypes.get_errno(), "")
+        print(name, result)
+    except OSError as error:
+        print(name, errno.errorcode[error.errno])
+attempt("segment", libc.shmget, 4711, 4096, 0o666)
+attempt("queue", libc.msgget, 4711, 0o666)
+for name in "/tmp/left", "/dev/shm/left", "/home/user/left":
+    attempt(name, os.stat, name)
+attempt("abstract", socket.socket(socket.AF_UNIX).connect, "\0left")
+attempt("tcp", socket.create_connection, ("127.0.0.1", 4711))
+attempt("parent", os.getppid)
+attempt("processes", lambda: sorted(int(name) for name in os.listdir("/proc") if name.isdigit()))
+for pid in range(3, 400):
+    try: os.kill(pid, 0)
+    except ProcessLookupError: continue
+    print("found", pid)
+for kind in "user", "pid", "mnt", "net":
+    attempt(f"ns-{kind}", os.open, f"/proc/1/ns/{kind}", os.O_RDONLY)
+    attempt(f"setns-{kind}", libc.setns, os.open(f"/proc/self/ns/{kind}", os.O_RDONLY), 0)
+for name, number in ("keyctl", 250), ("add_key", 248), ("unshare", 272), ("clone3", 435), ("pidfd_getfd", 438):
+    attempt(name, libc.syscall, number, 0, 0, 0, 0)
+attempt("chroot", os.chroot, "/tmp")
+attempt("mount", libc.mount, b"none", b"/tmp", b"tmpfs", 0, None)
+attempt("ptrace", libc.ptrace, 16, 1, 0, 0)
+attempt("ping-range", open, "/proc/sys/net/ipv4/ping_group_range", "w")
+attempt("kill", os.kill, -1, signal.SIGTERM)
+"""
+MET = """
+segment ENOENT
+queue ENOENT
+/tmp/left ENOENT
+/dev/shm/left ENOENT
+/home/user/left ENOENT
+abstract ECONNREFUSED
+tcp ECONNREFUSED
+parent 0
+processes [1, 2]
+ns-user EACCES
+setns-user ENOSYS
+ns-pid EACCES
+setns-pid ENOSYS
+ns-mnt EACCES
+setns-mnt ENOSYS
+ns-net EACCES
+setns-net ENOSYS
+keyctl ENOSYS
+add_key ENOSYS
+unshare ENOSYS
+clone3 ENOSYS
+pidfd_getfd ENOSYS
+chroot ENOSYS
+mount ENOSYS
+ptrace ENOSYS
+ping-range EACCES
+kill ESRCH
+"""
+
+
+@pytest.mark.parametrize("warmth", ["0", "1"], ids=["parked", "forked"])
+def test_cells_of_one_zygote_do_not_meet(engine, warmth):
+    """Neither while both are there, nor in a network namespace that serves again."""
+    one = engine("--warmth", warmth, "--parked", "2", threads=2)
+    wait_for(lambda: one.run("pass") == "" and one.zygote()["zygotes"] == 1)
+    one.send({"code": LEAVE, "timeout_seconds": 60})
+
+    def is_there(pid):
+        with contextlib.suppress(OSError):
+            return "@left" in pathlib.Path(f"/proc/{pid}/net/unix").read_text()
+        return False
+
+    wait_for(lambda: any(is_there(pid) for pid in children(one.supervisor)))
+    first = one.ask({"code": MEET})
+    assert (first["stdout"], first["stderr"]) == (MET[1:], "")
+    for pid in filter(is_there, children(one.supervisor)):  # the program, and its hutch-init, which does not care
+        os.kill(int(pid), signal.SIGUSR1)
+    assert one.answer()["result"]["stdout"] == "True True\nalive\n"
+    for _ in range(4):
+        assert one.ask({"code": MEET})["stdout"] == MET[1:]
+
+
+LOOK_INSIDE = """
+import sys
+found = {"modules": sorted(sys.modules), "path": sys.path[:], "argv": sys.argv, "flags": str(sys.flags),
+         "options": [sys.orig_argv, sys._xoptions, sys.warnoptions, sys.dont_write_bytecode]}
+import gc
+found["gc"] = [gc.isenabled(), gc.get_threshold(), gc.get_freeze_count() > 0, gc.garbage]
+import json, locale, os, re, resource, signal, threading
+def read(name):
+    with open("/proc/self/" + name) as file: return file.read()
+status = dict(line.split(":\t", 1) for line in read("status").splitlines())
+for name in "Umask Tgid Pid PPid TracerPid Uid Gid Groups NStgid NSpid NSsid Threads SigPnd ShdPnd SigBlk SigIgn " \
+        "SigCgt CapInh CapPrm CapEff CapBnd CapAmb NoNewPrivs Seccomp Cpus_allowed CoreDumping".split():
+    found["status " + name] = status.get(name)
+found["status Cpus_allowed"] = bin(int(status["Cpus_allowed"].replace(",", ""), 16)).count("1")
+for name in "cmdline comm environ limits cgroup oom_score_adj sessionid loginuid timerslack_ns setgroups".split():
+    found[name] = read(name)
+found["mounts"] = sorted(re.sub("[ug]id=\\d+", "", " ".join(line.split()[3:])) for line in read("mountinfo").splitlines())
+found["namespaces"] = sorted(os.listdir("/proc/self/ns"))
+found["ids"] = [os.getpid(), os.getppid(), os.getpgrp(), os.getsid(0), os.getresuid(), os.getresgid(), os.getgroups()]
+found["descriptors"] = {fd: re.sub("\\d+", "N", os.readlink("/proc/self/fd/" + fd)) + " " +
+                        re.search("flags:\\s+(\\d+)", read("fdinfo/" + fd))[1]
+                        for fd in os.listdir("/proc/self/fd") if os.path.islink("/proc/self/fd/" + fd)}
+found["environment"] = sorted(os.environ.items())
+found["limits by call"] = [resource.getrlimit(n) for n in range(16)]
+found["signals"] = [str(signal.getsignal(n)) for n in range(1, 65)] + [str(signal.pthread_sigmask(signal.SIG_BLOCK, []))]
+found["timers"] = [signal.getitimer(n) for n in range(3)]
+mask = os.umask(0); os.umask(mask)
+found["process"] = [mask, os.getcwd(), os.nice(0), os.sched_getscheduler(0)]
+found["threads"] = [(t.name, t.daemon) for t in threading.enumerate()]
+found["locale"] = [locale.setlocale(locale.LC_ALL), sys.getfilesystemencoding()]
+found["interpreter"] = [sys.getrecursionlimit(), sys.getswitchinterval(), sys.gettrace(), sys.getprofile(), sys.executable, sys.prefix]
+found["streams"] = [(s.name, s.mode, s.encoding, s.errors, s.line_buffering, s.fileno(), s.buffer.raw.name, s.buffer.raw.closefd)
+                    for s in (sys.stdin, sys.stdout, sys.stderr)]
+found["folders"] = [sorted(os.listdir(name)) for name in (".", "/tmp", "/run", "/dev/shm")]
+found["main"] = sorted(name for name in globals() if name.startswith("__"))
+frame, found["frames"] = sys._getframe(), []
+while frame:
+    found["frames"].append(frame.f_code.co_name)
+    frame = frame.f_back
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("fields", [{}, {"stdin": "text"}, {"env": {"A": "b", "TZ": "Asia/Tokyo"}}],
+                         ids=["plain", "stdin", "env"])
+def test_a_warm_cell_looks_like_a_cold_one(engine, fields):
+    request = {"code": LOOK_INSIDE, **fields}
+    cold = json.loads(engine("--warmth", "2").ask(request)["stdout"])
+    forked, parked = engine("--warmth", "1"), engine("--parked", "1")
+    wait_for(lambda: forked.run("pass") == "" and forked.zygote()["zygotes"] == 1)
+    parked.warm_up(1)
+    for one, name in ((forked, "forked"), (parked, "parked")):
+        before = one.cells()["starts"][name]
+        warm = json.loads(one.ask(request)["stdout"])
+        assert one.cells()["starts"][name] == before + 1
+        assert {key: (cold[key], warm[key]) for key in cold if cold[key] != warm[key]} == {}
 
 
 def test_an_engine_that_ends_takes_its_zygote_along(cache_dir):
