@@ -107,7 +107,7 @@ static void cell_free(struct supervisor *supervisor, struct sandbox_cell *cell)
     supervisor->cell_count--;
     if (cell->zygote)
         zygote_leave(supervisor, cell->zygote);
-    zygote_free(cell->zygote_of);
+    zygote_free(supervisor, cell->zygote_of);
     free(cell);
 }
 
@@ -497,6 +497,16 @@ bool cell_take_reports(struct sandbox_cell *cell)
     return !end;
 }
 
+/* Of a pool's cell everything is there: its process is known, it has reported, and
+ * waits. */
+static bool enter_pool(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    note_use(cell);
+    cell->deadline_ns = NO_DEADLINE;
+    cell->state = CELL_PARKED;
+    return pool_add(supervisor, cell);
+}
+
 /* STARTING is over: the interpreter was exec'd, or something failed. Returns
  * whether the cell is RUNNING or PARKED; if not it may be gone already. */
 static bool conclude_start(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -512,7 +522,9 @@ static bool conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
         fail(supervisor, cell, &cell->error);
         return false;
     }
-    if (cell->pool) { /* handle_park goes on when it is ready for a request */
+    if (cell->pool && cell->is_ready)
+        return enter_pool(supervisor, cell);
+    if (cell->pool) { /* handle_park goes on */
         cell->deadline_ns = clock_after_ns(PARK_LIMIT_NS);
         return true;
     }
@@ -533,17 +545,17 @@ static void handle_park(struct supervisor *supervisor, struct sandbox_cell *cell
 
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (count != (ssize_t)sizeof(ready) || cell->state != CELL_STARTING || cell->report_fd >= 0 ||
-        !cell->pool) { /* it has ended, or is not what we made */
+    if (count != (ssize_t)sizeof(ready) || cell->state != CELL_STARTING || !cell->pool ||
+        cell->is_ready) { /* it has ended, or is not what we made */
         cell_abandon(supervisor, cell);
         return;
     }
     supervisor_unwatch(supervisor, cell->park_fd);
     pool_log(supervisor, cell, ready.log, strnlen(ready.log, sizeof(ready.log)));
-    note_use(cell);
-    cell->deadline_ns = NO_DEADLINE;
-    cell->state = CELL_PARKED;
-    IGNORE_RESULT(!pool_add(supervisor, cell));
+    cell->is_ready = true;
+    /* It may have been faster than what tells of it. */
+    if (cell->report_fd < 0 && !cell->is_ordered)
+        IGNORE_RESULT(!enter_pool(supervisor, cell));
 }
 
 static void handle_report(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -733,7 +745,7 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
         break;
     case WATCH_ZYGOTE_LOG:
         if (cell->zygote_of)
-            zygote_take_log(cell->zygote_of);
+            zygote_take_log(supervisor, cell->zygote_of);
         break;
     case WATCH_CONTROL:
     case WATCH_ENGINE:

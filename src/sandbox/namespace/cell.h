@@ -32,6 +32,7 @@ struct sandbox_cell {
     struct zygote *zygote;    /* that the interpreter comes from; NULL: exec'd */
     struct zygote *zygote_of; /* that this is the cell of */
     bool is_ordered;          /* its process is on its way from the zygote */
+    bool is_ready;            /* its interpreter says that it waits for a request */
     struct pool *pool;        /* that it is made for, or waits in */
     int event_fd;             /* -1: no request yet, or the engine is not interested any more */
     int fds[PROTO_FDS_MAX];   /* of the engine, for the interpreter; -1 once handed on */

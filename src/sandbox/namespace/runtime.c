@@ -183,7 +183,7 @@ static int start_build(struct supervisor *supervisor, struct runtime *runtime,
         err_fork(err, HUTCH_ERR_SYSTEM, error, "fork to build a tree");
     if (pid < 0 ||
         supervisor_watch(supervisor, runtime->build_fd, WATCH_BUILD, runtime->language, err) < 0) {
-        close(TAKE_FD(runtime->build_fd));
+        supervisor_close(supervisor, &runtime->build_fd);
         if (pid > 0) {
             kill(pid, SIGKILL);
             IGNORE_RESULT(waitpid(pid, NULL, 0) < 0);
@@ -214,7 +214,7 @@ int runtime_finish(struct supervisor *supervisor, struct runtime *runtime, struc
     struct hutch_error result;
     ssize_t count = read(runtime->build_fd, &result, sizeof(result));
 
-    close(TAKE_FD(runtime->build_fd));
+    supervisor_close(supervisor, &runtime->build_fd);
     IGNORE_RESULT(waitpid(runtime->build_pid, NULL, 0) < 0);
     runtime->state = RUNTIME_UNKNOWN;
     if (count != (ssize_t)sizeof(result))

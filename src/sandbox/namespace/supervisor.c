@@ -280,6 +280,8 @@ static void handle_build(struct supervisor *supervisor, size_t index)
 {
     struct hutch_error error;
     struct runtime *runtime = &supervisor->runtimes[index];
+    if (runtime->build_fd < 0)
+        return;
     int code = runtime_finish(supervisor, runtime, &error);
 
     for (size_t i = 0; i < LIMIT_CELLS; i++) {

@@ -52,13 +52,13 @@ bool zygote_is_used_up(const struct zygote *zygote)
     return zygote->forks >= ZYGOTE_FORKS_MAX;
 }
 
-void zygote_free(struct zygote *zygote)
+void zygote_free(struct supervisor *supervisor, struct zygote *zygote)
 {
     if (!zygote)
         return;
     leave_place(zygote);
-    fd_close(&zygote->socket);
-    fd_close(&zygote->log_fd);
+    supervisor_close(supervisor, &zygote->socket);
+    supervisor_close(supervisor, &zygote->log_fd);
     fd_close(&zygote->user_ns_fd);
     fd_close(&zygote->pid_ns_fd);
     net_store_close(&zygote->nets);
@@ -123,7 +123,7 @@ void zygote_start(struct supervisor *supervisor, struct zygote_place *place)
     if (!zygote || !zygote->cell) {
         for (size_t i = 0; i < ARRAY_LENGTH(fds); i++)
             fd_close(&fds[i]);
-        zygote_free(zygote);
+        zygote_free(supervisor, zygote);
         backoff_fail(&place->backoff);
         return;
     }
@@ -150,8 +150,8 @@ void zygote_retire(struct supervisor *supervisor, struct zygote *zygote)
     zygote->guests++; /* so that it stays to the end of this */
     net_store_close(&zygote->nets);
     leave_place(zygote);
-    fd_close(&zygote->socket);   /* its process ends by that */
-    if (zygote->order_count > 0) /* it may have made a process and not said so */
+    supervisor_close(supervisor, &zygote->socket); /* its process ends by that */
+    if (zygote->order_count > 0)                   /* it may have made a process and not said so */
         supervisor->has_strays = true;
     while (zygote->order_count > 0) {
         struct sandbox_cell *cell = zygote->orders[zygote->first_order];
@@ -258,7 +258,7 @@ void zygote_log(struct zygote_place *place, const char *text, size_t length)
     place->log[kept + added] = '\0';
 }
 
-void zygote_take_log(struct zygote *zygote)
+void zygote_take_log(struct supervisor *supervisor, struct zygote *zygote)
 {
     char text[1024];
     ssize_t count = read(zygote->log_fd, text, sizeof(text));
@@ -266,7 +266,7 @@ void zygote_take_log(struct zygote *zygote)
     if (count > 0 && zygote->place)
         zygote_log(zygote->place, text, (size_t)count);
     else if (count == 0 || (count < 0 && errno != EAGAIN))
-        fd_close(&zygote->log_fd);
+        supervisor_close(supervisor, &zygote->log_fd);
 }
 
 static bool is_known(const struct supervisor *supervisor, pid_t pid)

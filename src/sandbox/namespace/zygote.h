@@ -60,7 +60,7 @@ MUST_CHECK int zygote_order(struct zygote *zygote, struct sandbox_cell *cell,
 void zygote_handle(struct supervisor *supervisor, struct zygote *zygote);
 
 /* It printed something. */
-void zygote_take_log(struct zygote *zygote);
+void zygote_take_log(struct supervisor *supervisor, struct zygote *zygote);
 
 /* Adds what was printed to the log of a place, of which the end is kept. */
 void zygote_log(struct zygote_place *place, const char *text, size_t length);
@@ -81,4 +81,4 @@ uint64_t zygote_reap_strays(struct supervisor *supervisor);
 void zygote_leave(struct supervisor *supervisor, struct zygote *zygote);
 
 /* The zygote's own cell is gone. */
-void zygote_free(struct zygote *zygote);
+void zygote_free(struct supervisor *supervisor, struct zygote *zygote);
