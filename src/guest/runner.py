@@ -875,6 +875,7 @@ def become_zygote(flags, payload):
     preloaded.update(sys.modules)
     gc.collect()
     gc.freeze()
+    collapse_memory(zygote)
     has_request = zygote.serve(WIRE_CHANNEL_FD)
     reseed()
     log = None if has_request else prepare(names if in_cells else ())
@@ -888,6 +889,15 @@ def load_module(path):
     module = _imp.create_dynamic(ModuleSpec("hutch_zygote", loader, origin=path))
     sys.modules.pop("hutch_zygote", None)
     return module
+
+
+def collapse_memory(zygote):
+    """Of what the interpreter has written; each fork copies it."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            addresses, mode, _, device, *_ = line.split()
+            if mode == "rw-p" and device == "00:00":
+                zygote.collapse(*(int(address, 16) for address in addresses.split("-")))
 
 
 def has_foreign_packages():
