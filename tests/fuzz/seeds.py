@@ -121,6 +121,18 @@ def options():
     yield b"a\nb\nc"
 
 
+def load():
+    texts = [
+        b"MemTotal:       24683520 kB\nMemFree: 1 kB\nMemAvailable:   23924736 kB\n",
+        b"8.50 4.69 2.88 2/124 7992\n",
+        b"some avg10=12.34 avg60=0.00 avg300=0.00 total=20428670\nfull avg10=0.00\n",
+        b"99999999999999999999",
+    ]
+    for numbers in ((1 << 30, 1 << 29, 1 << 20), (0, 1, 2), (2**64 - 1, 2**63, 2**64 - 1)):
+        for text in texts:
+            yield struct.pack("<QQQ", *numbers) + text
+
+
 def proc():
     yield b"1a2b3c-7ffe [rollup]\nRss:   1234 kB\nPss:    567 kB\nPss_Dirty:  1 kB\n"
     yield b"1234 567 89 1 0 99 0\n"
@@ -239,9 +251,10 @@ def utf8():
 
 
 SEEDS = {
-    "capture": capture, "cgroup": cgroup, "elf": elf, "json": json_texts, "names": names,
-    "numbers": numbers, "options": options, "proc": proc, "proto": proto, "report": report,
-    "request": request, "result": result, "script": script, "tidy": tidy, "utf8": utf8,
+    "capture": capture, "cgroup": cgroup, "elf": elf, "json": json_texts, "load": load,
+    "names": names, "numbers": numbers, "options": options, "proc": proc, "proto": proto,
+    "report": report, "request": request, "result": result, "script": script, "tidy": tidy,
+    "utf8": utf8,
 }
 
 JSON_WORDS = b'\\u \\ud83d\\ude00 \\ud800 \\u0000 true false null {} [] "" : , -0 e+ 1e999'.split()
