@@ -70,7 +70,7 @@ enum hutch_error_code {
     HUTCH_ERR_LAYER = -6,     /* a required layer is not in force */
     HUTCH_ERR_BACKEND = -7,   /* the requested backend is not available */
     HUTCH_ERR_RUNTIME = -8,   /* the language's interpreter is missing or broken */
-    HUTCH_ERR_BUSY = -9,      /* too many cells at once */
+    HUTCH_ERR_BUSY = -9,      /* the queue is full, or the wait in it was too long */
     HUTCH_ERR_CANCELLED = -10 /* hutch_cancel_trigger() was called */
 };
 
@@ -161,7 +161,36 @@ struct hutch_engine_options {
                                cell for itself, never by the zygote */
     bool zygote_per_owner;  /* owners share no zygote, and so no address layout and hash seed;
                                default false */
+    uint32_t max_cells;     /* runs at once; 1 to 1024. Default, and the most whatever is said
+                               here: what the supervisor holds beside parked cells, and a twelfth
+                               of the descriptors that this process may open (ulimit -n);
+                               hutch_doctor shows it */
+    uint32_t queue_size;    /* runs that wait for their turn; 1 to 10000, default 1000; at most a
+                               quarter of those descriptors */
+    double queue_timeout_seconds; /* how long one waits at most; 0.1 to 3600; default 60 */
 };
+
+/* When a run starts. The sum of limits does not count, since few programs come near
+ * theirs; what is used does. One more run starts when
+ *
+ *   - fewer than max_cells are active;
+ *   - the memory available (of the machine, or in the cgroups of the cells) exceeds a
+ *     reserve, 256 MiB or 5 % but at most an eighth, by what the runs of the last second
+ *     and the new one are expected to use, judging by those that came before;
+ *   - less than 20 % of the last ten seconds was spent waiting for memory, or a quarter
+ *     of it is available;
+ *   - at most eight threads a processor could run.
+ *
+ * The last two never hold back the only run of an engine, and slow down rather than stop
+ * one of an owner who has fewer active than there are processors. hutch_doctor shows the
+ * numbers.
+ *
+ * Otherwise the run waits. Of the owners (hutch_request.owner; NULL is one of them) the
+ * one with the fewest active runs is next, of several the one that has waited longest since
+ * its last turn; within an owner it is first come, first served. When the queue is full, the
+ * run of an owner with fewer waiting takes the place of the newest of the owner with the most;
+ * any other is refused. A run that is refused, or waited too long, ends with HUTCH_ERR_BUSY
+ * and has not been started. A token ends the wait as it ends a run. */
 
 /* Fills *options with defaults. Cannot fail. */
 HUTCH_PUBLIC void hutch_engine_options_init(struct hutch_engine_options *options);
@@ -277,7 +306,8 @@ struct hutch_request {
     enum hutch_backend backend;
     uint32_t require;                    /* mask of layers that must be in force */
     enum hutch_encoding output_encoding; /* how hutch_result_to_json gives stdout and stderr */
-    const char *owner;                   /* at most 64 bytes, or NULL */
+    const char *owner;                   /* at most 64 bytes, or NULL; whose turn it is when
+                                            runs have to wait */
 
     bool tidy;                     /* take code as models write it; default false, see below */
     const struct hutch_gate *gate; /* for python only; default NULL: no gate */
@@ -346,7 +376,7 @@ typedef struct hutch_result {
     struct hutch_text value; /* the last expression's value as text; data is NULL for none */
 
     double duration_ms;         /* wall time of the run, measured by the supervisor */
-    double queue_ms;            /* wait before the run */
+    double queue_ms;            /* wait before the run, for its turn and for its cell */
     double cpu_ms;              /* processor time of all processes of the cell */
     uint64_t peak_memory_bytes; /* of all processes of the cell; 0 where the kernel does not say */
 
@@ -402,7 +432,12 @@ HUTCH_PUBLIC void hutch_json_request_free(hutch_json_request *request);
  * JSON object: {"version", "can_run", "reason", "mend", "backends": [{"name",
  * "available", "reason"}], "layers": [{"name", "in_force", "reason", "mend"}],
  * "runtimes": [{"language", "interpreter", "available", "reason", "mend"}],
- * "cgroup": {"layout", "controllers"}}. *ret_json is the caller's, to be freed by
+ * "cgroup": {"layout", "controllers"}, "scheduler": {"active", "waiting", "max_cells",
+ * "queue_size", "memory_available_bytes", "memory_reserve_bytes", "memory_claimed_bytes",
+ * "expected_bytes", "memory_pressure", "runnable", "runnable_limit", "held_back_by"}}.
+ * "expected_bytes" is what a run with the default limits is expected to use,
+ * "memory_pressure" a percentage, and "held_back_by" what another run would wait for now:
+ * "cells", "memory", "pressure", "cpu" or null. *ret_json is the caller's, to be freed by
  * hutch_free. It succeeds on a host that cannot isolate: the report then says
  * why. Errors: NO_MEMORY, SYSTEM. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_doctor(hutch_engine *engine, char **ret_json,

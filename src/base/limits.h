@@ -34,9 +34,16 @@
 #define LIMIT_RESULT_JSON_BYTES MIB(256)
 #define LIMIT_REPORT_BYTES KIB(256) /* of hutch doctor */
 
+/* the queue */
+#define LIMIT_QUEUE 10000 /* runs that wait */
+#define LIMIT_QUEUE_SECONDS_MIN 0.1
+#define LIMIT_QUEUE_SECONDS_MAX 3600.0
+
 /* the host */
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */
 #define LIMIT_CELLS 1024               /* cells of one supervisor at once */
+#define LIMIT_SUPERVISOR_FILES 144     /* descriptors that the supervisor itself needs */
+#define LIMIT_CELL_FILES 20            /* and those for a cell, at the most */
 #define LIMIT_FILES_OF_TREE 200000     /* files that a cell tree may hold */
 #define LIMIT_PARKED_CELLS 256         /* of one pool that wait for requests */
 #define LIMIT_POOLS 64                 /* of one supervisor: for a language and an owner each */

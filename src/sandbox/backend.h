@@ -84,7 +84,7 @@ struct backend_ops {
     /* Kills whatever is left and frees the handle; NULL is ignored. */
     void (*cell_free)(struct cell *cell);
 
-    /* The layers' state as JSON, see hutch_doctor(). */
+    /* The layers' state as one JSON object, see hutch_doctor(). */
     int (*doctor)(struct backend *backend, char **ret_json, struct hutch_error *err);
 
     /* Ends the backend: every cell, every helper process. NULL is ignored. */
@@ -93,6 +93,7 @@ struct backend_ops {
 
 struct backend {
     const struct backend_ops *ops;
+    uint32_t max_cells; /* runs that it holds at once; one more may be refused */
 };
 
 /* Makes the namespace backend. Options' strings are copied.

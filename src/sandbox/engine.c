@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine: a backend and nothing else yet. Runs do not meet in it, so it
- * has no lock of its own.
+ * The engine: a backend, and a scheduler that says when a run may start. Runs meet in
+ * the scheduler alone, which has the only lock.
  */
 #include "engine.h"
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/limits.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -20,6 +23,26 @@ void hutch_engine_options_init(struct hutch_engine_options *options)
     *options = (struct hutch_engine_options){.size = sizeof(*options)};
 }
 
+/* ---- the engine -------------------------------------------------------- */
+
+static void read_memory(void *user, struct load_memory *ret_memory)
+{
+    const struct hutch_engine *engine = user;
+    load_read_memory(&engine->host, ret_memory);
+}
+
+static void read_pace(void *user, struct load_pace *ret_pace)
+{
+    const struct hutch_engine *engine = user;
+    load_read_pace(&engine->host, ret_pace);
+}
+
+static uint64_t now_ns(void *user)
+{
+    (void)user;
+    return clock_now_ns();
+}
+
 int hutch_engine_new(const struct hutch_engine_options *options, hutch_engine **ret_engine,
                      struct hutch_error *err)
 {
@@ -29,10 +52,18 @@ int hutch_engine_new(const struct hutch_engine_options *options, hutch_engine **
     struct hutch_engine *engine = calloc(1, sizeof(*engine));
     if (!engine)
         return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    const struct load_source source = {
+        .read_memory = read_memory, .read_pace = read_pace, .now_ns = now_ns, .user = engine};
     if (namespace_backend_new(options, &engine->backend, err) < 0) {
         free(engine);
         return err->code;
     }
+    if (scheduler_init(&engine->scheduler, options, engine->backend->max_cells, &source, err) < 0) {
+        engine->backend->ops->free(engine->backend);
+        free(engine);
+        return err->code;
+    }
+    load_host_init(&engine->host, AT_FDCWD, options ? options->cgroup : NULL);
     *ret_engine = engine;
     return 0;
 }
@@ -42,16 +73,31 @@ void hutch_engine_free(hutch_engine *engine)
     if (!engine)
         return;
     engine->backend->ops->free(engine->backend);
+    scheduler_done(&engine->scheduler);
     free(engine);
 }
 
+/* The backend's report, and in the same object what the engine itself has to say. */
 int hutch_doctor(hutch_engine *engine, char **ret_json, struct hutch_error *err)
 {
     struct hutch_error local;
     err = err ? err : &local;
 
-    return engine->backend->ops->doctor(engine->backend, ret_json, err);
+    auto_free char *layers = NULL;
+    auto_buf struct buf out = BUF_MAX(LIMIT_REPORT_BYTES);
+    if (engine->backend->ops->doctor(engine->backend, &layers, err) < 0)
+        return err->code;
+    buf_append(&out, layers, strlen(layers) - strlen("}"));
+    buf_append_text(&out, ",\"scheduler\":");
+    scheduler_append_report(&engine->scheduler, &out);
+    buf_append_text(&out, "}");
+    if (buf_check(&out, err) < 0)
+        return err_context(err, "report as JSON");
+    *ret_json = TAKE_BUF(out).data;
+    return 0;
 }
+
+/* ---- cancelling -------------------------------------------------------- */
 
 int hutch_cancel_new(hutch_cancel **ret_cancel, struct hutch_error *err)
 {

@@ -3,11 +3,15 @@
 #pragma once
 
 #include "backend.h"
+#include "load.h"
+#include "scheduler.h"
 
 #include <hutch.h>
 
 struct hutch_engine {
     struct backend *backend;
+    struct load_host host;
+    struct scheduler scheduler;
 };
 
 /* The descriptor that becomes readable when the token is triggered; -1 for

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One run, from the request to the result, on the caller's thread: start a
- * cell, queue the code, take events until the cell has ended, judge what
- * happened.
+ * One run, from the request to the result, on the caller's thread: wait for its
+ * turn, start a cell, queue the code, take events until the cell has ended, judge
+ * what happened.
  *
  * What is true (wait status, times, memory, layers) comes with CELL_EXITED
  * from the supervisor. What is claimed (value, error) comes with CELL_REPORT
@@ -35,6 +35,7 @@ struct run {
     struct hutch_request request; /* as this version knows it */
     const struct hutch_run_options *options;
     const struct backend_ops *ops;
+    struct ticket ticket;
     struct cell *cell;
     struct capture out, err;
     struct reports reports;
@@ -227,7 +228,8 @@ static int run_request(struct hutch_engine *engine, const struct hutch_request *
     capture_init(&run->out, request->max_output_bytes);
     capture_init(&run->err, request->max_output_bytes);
     reports_init(&run->reports, run->request.gate != NULL);
-    if (engine->backend->ops->cell_start(engine->backend, &spec, &run->cell, err) < 0)
+    if (scheduler_enter(&engine->scheduler, &run->request, cancel, &run->ticket, err) < 0 ||
+        engine->backend->ops->cell_start(engine->backend, &spec, &run->cell, err) < 0)
         return err->code;
     struct hutch_result *result = NULL;
     if (result_new(&run->request, run->ops->name, &result, err) < 0)
@@ -257,5 +259,6 @@ int hutch_run(hutch_engine *engine, const struct hutch_request *request,
 
     int code = run_request(engine, request, &run, ret_result, err);
     run_done(&run);
+    scheduler_leave(&engine->scheduler, &run.ticket, run.exit.peak_memory_bytes);
     return code;
 }

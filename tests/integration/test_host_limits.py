@@ -126,22 +126,17 @@ def door(cache, requests, **how):
 
 
 def test_more_cells_than_descriptors(cache):
-    """The last ones are told so; those that run are not disturbed."""
-    requests = [{"code": "read x; echo $x; sleep 3", "stdin": "y\n", "language": "shell"}] * 80
+    """The last ones wait until others have ended."""
+    requests = [{"code": "read x; echo $x; sleep 1", "stdin": "y\n", "language": "shell"}] * 80
     answers = door(cache, requests,
                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024)))
-    errors = [answer["error"] for answer in answers if "error" in answer]
-    good = [answer["result"]["stdout"] for answer in answers if "result" in answer]
-    assert len(good) >= 40 and set(good) == {"y\n"}
-    assert errors, "eighty cells fit"
-    for error in errors:
-        assert error["code"] == "too_many_runs" and error["retry_safe"] is True, error
-        assert re.fullmatch(r"\d+ cells at once are the limit \(of open files: ulimit -Hn\)",
-                            error["message"]), error
+    assert {answer["result"]["stdout"] for answer in answers} == {"y\n"}
+    waits = [answer["result"]["queue_ms"] for answer in answers]
+    assert max(waits) > 1000, "eighty cells fit"
 
 
 def test_an_engine_that_ran_out_of_descriptors_goes_on(cache):
-    """Its own limit is hit by cells at once; a later run finds descriptors again."""
+    """It starts as many runs as it has descriptors for, and a later run finds some again."""
     requests = [{"code": "sleep 1", "language": "shell"}] * 40
     with subprocess.Popen(
             [DOOR, "--threads", "40", "--cache-dir", cache], stdin=subprocess.PIPE,
@@ -154,7 +149,8 @@ def test_an_engine_that_ran_out_of_descriptors_goes_on(cache):
         errors = [answer["error"] for answer in answers if "error" in answer]
         assert errors and len(errors) < len(requests)
         for error in errors:
-            assert error["retry_safe"] is True and "Too many open files" in error["message"], error
+            assert error["retry_safe"] is True, error
+            assert re.search("queue is full|Too many open files", error["message"]), error
         process.stdin.write(json.dumps({"code": GOOD}) + "\n")
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["result"]["stdout"] == "4\n"

@@ -642,6 +642,7 @@ int namespace_backend_new(const struct hutch_engine_options *options, struct bac
         return err->code;
     }
     backend->base.ops = &namespace_ops;
+    backend->base.max_cells = helper_max_cells(&backend->options);
     backend->helper = HELPER_NONE;
     pthread_mutex_init(&backend->lock, NULL);
     *ret_backend = &backend->base;

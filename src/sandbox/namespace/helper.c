@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -185,6 +186,44 @@ void helper_options_done(struct helper_options *options)
     free(options->cgroup);
     free(options->preload);
     memset(options, 0, sizeof(*options));
+}
+
+/* ---- places for cells -------------------------------------------------- */
+
+/* Of the engine, for a run: four that stay, and some while it begins. Half of all are
+ * for something else. */
+#define FILES_PER_RUN (2 * 6)
+#define SPARE_CELLS 8     /* zygotes, of which there are two for a while, and the doctor's */
+#define PLACES_PER_END 16 /* cells that are being taken down, which takes milliseconds */
+
+/* Like limit_cells() of supervisor.c and parked_wanted() of pool.c, and with fewer uids
+ * as few cells. */
+static uint64_t places_of(const struct helper_options *options, uint64_t hard_files)
+{
+    uint64_t files = hard_files > LIMIT_SUPERVISOR_FILES ? hard_files - LIMIT_SUPERVISOR_FILES : 0;
+    uint64_t places = files / LIMIT_CELL_FILES;
+
+    if (geteuid() == 0 && options->uid_count < places)
+        places = options->uid_count;
+    if (places > LIMIT_CELLS)
+        places = LIMIT_CELLS;
+    uint64_t parked = options->warmth == HUTCH_PARKED ? options->parked_cells : 0;
+    uint64_t spare = SPARE_CELLS + places / PLACES_PER_END;
+    spare += parked < places / 4 ? parked : places / 4;
+    return places > spare ? places - spare : 1;
+}
+
+uint32_t helper_max_cells(const struct helper_options *options)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return 1;
+    uint64_t runs = files.rlim_cur / FILES_PER_RUN;
+    uint64_t places = places_of(options, files.rlim_max);
+    if (runs < places)
+        places = runs > 0 ? runs : 1;
+    return (uint32_t)places;
 }
 
 /* ---- spawning ---------------------------------------------------------- */

@@ -46,6 +46,11 @@ MUST_CHECK int helper_options_init(const struct hutch_engine_options *options,
                                    struct helper_options *ret_options, struct hutch_error *err);
 void helper_options_done(struct helper_options *options);
 
+/* How many runs a supervisor with these options can hold at once: its places for cells,
+ * without those for cells that wait for requests or are being taken down. Not more than
+ * half of the descriptors that this process may open suffice for. At least 1. */
+uint32_t helper_max_cells(const struct helper_options *options);
+
 /* Spawns a supervisor and waits, at most ten seconds, for its hello. For an
  * ordinary user without a named cgroup it is started in a scope (scope.h) where
  * one is offered; where that does not work within five seconds, without.

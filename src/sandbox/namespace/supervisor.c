@@ -42,9 +42,6 @@
 #include <sys/syscall.h>
 
 #define EVENTS_PER_ROUND 64
-/* Descriptors that the supervisor itself needs, and a cell at its most. */
-#define OWN_FILES 144
-#define CELL_FILES 20
 #define FILES_MIN 1024                   /* WIRE_CHANNEL_FD is a descriptor that cells need */
 #define FILE_BYTES_MIN MIB(128)          /* the largest file of a tree, and more */
 #define SWEEP_AGAIN_NS NS_PER_SECOND     /* where processes of a dead one were still dying */
@@ -96,7 +93,7 @@ static int limit_cells(struct supervisor *supervisor, struct hutch_error *err)
     setrlimit(RLIMIT_NOFILE, &files);
     size.rlim_cur = size.rlim_max;
     setrlimit(RLIMIT_FSIZE, &size);
-    uint64_t cells = (files.rlim_max - OWN_FILES) / CELL_FILES;
+    uint64_t cells = (files.rlim_max - LIMIT_SUPERVISOR_FILES) / LIMIT_CELL_FILES;
     supervisor->cell_limit = cells < LIMIT_CELLS ? (size_t)cells : LIMIT_CELLS;
     return 0;
 }
