@@ -6,8 +6,10 @@
 #include "cli.h"
 
 #include "base/json.h"
+#include "base/parse.h"
 #include "output.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -101,6 +103,46 @@ static void append_cgroup(struct buf *text, const json_t *report)
     }
 }
 
+static uint64_t mib_of(const json_t *object, const char *member)
+{
+    return (uint64_t)json_integer_value(json_object_get(object, member)) >> 20;
+}
+
+static long long whole(const json_t *object, const char *member)
+{
+    return json_integer_value(json_object_get(object, member));
+}
+
+/* What decides when another run starts, with its numbers now. */
+static void append_scheduler(struct buf *text, const json_t *report)
+{
+    const json_t *terms = json_object_get(report, "scheduler");
+    const char *held_back_by = text_of(terms, "held_back_by");
+    double pressure = json_number_value(json_object_get(terms, "memory_pressure"));
+    char line[160];
+
+    buf_append_text(text, "scheduler\n");
+    snprintf(line, sizeof(line), "%lld of %lld active, %lld of %lld waiting",
+             whole(terms, "active"), whole(terms, "max_cells"), whole(terms, "waiting"),
+             whole(terms, "queue_size"));
+    append_row(text, "cells", line, NULL, NULL);
+    if (json_is_integer(json_object_get(terms, "memory_available_bytes")))
+        snprintf(line, sizeof(line),
+                 "%" PRIu64 " MiB available; reserve %" PRIu64 ", claimed %" PRIu64
+                 ", expected of a run %" PRIu64,
+                 mib_of(terms, "memory_available_bytes"), mib_of(terms, "memory_reserve_bytes"),
+                 mib_of(terms, "memory_claimed_bytes"), mib_of(terms, "expected_bytes"));
+    else
+        snprintf(line, sizeof(line), "unknown");
+    append_row(text, "memory", line, NULL, NULL);
+    snprintf(line, sizeof(line), "%s %%", number_text(pressure).text);
+    append_row(text, "pressure", line, NULL, NULL);
+    snprintf(line, sizeof(line), "%lld of %lld threads runnable", whole(terms, "runnable"),
+             whole(terms, "runnable_limit"));
+    append_row(text, "cpu", line, NULL, NULL);
+    append_row(text, "held back by", held_back_by ? held_back_by : "nothing", NULL, NULL);
+}
+
 static void append_verdict(struct buf *text, const json_t *report, size_t missing)
 {
     const char *reason = text_of(report, "reason");
@@ -128,6 +170,7 @@ static int append_report(struct buf *text, const json_t *report)
     size_t missing = append_layers(text, report);
     append_runtimes(text, report);
     append_cgroup(text, report);
+    append_scheduler(text, report);
     append_verdict(text, report, missing);
     if (!is_true(report, "can_run"))
         return EXIT_CANNOT_RUN;

@@ -278,6 +278,15 @@ def test_doctor_prints_what_its_json_holds():
         assert re.search(rf"^  {row['language']} +available +{row['interpreter']}$", text,
                          flags=re.MULTILINE)
     assert re.search(rf"^  layout +{report['cgroup']['layout']}$", text, flags=re.MULTILINE)
+    terms = report["scheduler"]
+    assert (terms["active"], terms["waiting"], terms["held_back_by"]) == (0, 0, None)
+    assert terms["memory_available_bytes"] > terms["memory_reserve_bytes"] > 0
+    assert terms["expected_bytes"] == 64 << 20 and terms["memory_claimed_bytes"] == 0
+    assert terms["runnable"] >= 1 and terms["runnable_limit"] == 8 * os.cpu_count()
+    cells = f"0 of {terms['max_cells']} active, 0 of {terms['queue_size']} waiting"
+    assert f"  cells            {cells}\n" in text
+    assert re.search(r"^  memory +\d+ MiB available; reserve \d+, claimed 0, expected of a run 64$",
+                     text, flags=re.MULTILINE)
     verdict = "every layer in force" if not missing else f"{len(missing)} layer"
     assert verdict in text.splitlines()[-1]
 
