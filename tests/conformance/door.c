@@ -8,9 +8,10 @@
  *
  * where "line" is the number of the request, and "printed" says that output of the
  * program was seen, which therefore ran. The line "doctor" is answered by
- * the engine's report as the result. One engine serves all of them;
- * --threads N threads share it, so answers may come in another order. Uses
- * the public API only. Ends with status 0 at the end of its input.
+ * the engine's report as the result. The line "cancel N" cancels request N, one of
+ * the first of which --cancels says how many, and is not answered. One engine serves
+ * all of them; --threads N threads share it, so answers may come in another order.
+ * Uses the public API only. Ends with status 0 at the end of its input.
  */
 #include <hutch.h>
 
@@ -21,17 +22,20 @@
 #include <string.h>
 
 #define MAX_THREADS 256
+#define MAX_CANCELS 64
 
 struct door {
     hutch_engine *engine;
     pthread_mutex_t input;  /* guards stdin and lines */
     pthread_mutex_t output; /* guards stdout */
     unsigned long lines;
+    hutch_cancel *cancels[MAX_CANCELS]; /* of the requests from 1; NULL: there is none */
 };
 
 struct options {
     struct hutch_engine_options engine;
     unsigned threads;
+    unsigned cancels;
 };
 
 static void print_json_string(const char *text)
@@ -66,12 +70,20 @@ static void note_output(void *user, enum hutch_stream stream, const char *data, 
     *printed = *printed || length > 0;
 }
 
-/* Runs one request; *ret_json is the result, to be freed by hutch_free. */
-static int answer(hutch_engine *engine, const char *line, size_t length, bool *ret_printed,
-                  char **ret_json, struct hutch_error *err)
+static hutch_cancel *cancel_of(struct door *door, unsigned long number)
 {
-    const struct hutch_run_options options = {
-        .size = sizeof(options), .on_output = note_output, .user = ret_printed};
+    return number >= 1 && number <= MAX_CANCELS ? door->cancels[number - 1] : NULL;
+}
+
+/* Runs one request; *ret_json is the result, to be freed by hutch_free. */
+static int answer(struct door *door, unsigned long number, const char *line, size_t length,
+                  bool *ret_printed, char **ret_json, struct hutch_error *err)
+{
+    const struct hutch_run_options options = {.size = sizeof(options),
+                                              .on_output = note_output,
+                                              .user = ret_printed,
+                                              .cancel = cancel_of(door, number)};
+    hutch_engine *engine = door->engine;
     hutch_json_request *request = NULL;
     hutch_result *result = NULL;
 
@@ -99,6 +111,22 @@ static ssize_t next_line(struct door *door, char **line, size_t *capacity, unsig
     return length;
 }
 
+static unsigned parse_number(const char *text)
+{
+    unsigned number = 0;
+
+    for (; *text >= '0' && *text <= '9' && number <= MAX_THREADS; text++)
+        number = number * 10 + (unsigned)(*text - '0');
+    return *text == '\0' && number <= MAX_THREADS ? number : 0;
+}
+
+static void cancel(struct door *door, const char *number)
+{
+    hutch_cancel *token = cancel_of(door, parse_number(number));
+    if (token)
+        hutch_cancel_trigger(token);
+}
+
 static void *serve(void *user)
 {
     struct door *door = user;
@@ -110,7 +138,12 @@ static void *serve(void *user)
         struct hutch_error err;
         bool printed = false;
         char *json = NULL;
-        int code = answer(door->engine, line, (size_t)length, &printed, &json, &err);
+        if (length > 0 && strncmp(line, "cancel ", strlen("cancel ")) == 0) {
+            line[length] = '\0';
+            cancel(door, line + strlen("cancel "));
+            continue;
+        }
+        int code = answer(door, number, line, (size_t)length, &printed, &json, &err);
 
         pthread_mutex_lock(&door->output);
         printf("{\"line\": %lu, \"printed\": %s, ", number, printed ? "true" : "false");
@@ -127,19 +160,11 @@ static void *serve(void *user)
     return NULL;
 }
 
-static unsigned parse_number(const char *text)
-{
-    unsigned number = 0;
-
-    for (; *text >= '0' && *text <= '9' && number <= MAX_THREADS; text++)
-        number = number * 10 + (unsigned)(*text - '0');
-    return *text == '\0' && number <= MAX_THREADS ? number : 0;
-}
-
 static int parse_options(int argc, char **argv, struct options *options)
 {
     hutch_engine_options_init(&options->engine);
     options->threads = 1;
+    options->cancels = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--threads") == 0)
             options->threads = parse_number(argv[i + 1]);
@@ -161,10 +186,20 @@ static int parse_options(int argc, char **argv, struct options *options)
             options->engine.preload = argv[i + 1];
         else if (strcmp(argv[i], "--zygote-per-owner") == 0)
             options->engine.zygote_per_owner = strcmp(argv[i + 1], "yes") == 0;
+        else if (strcmp(argv[i], "--cancels") == 0)
+            options->cancels = parse_number(argv[i + 1]);
+        else if (strcmp(argv[i], "--cgroup") == 0)
+            options->engine.cgroup = argv[i + 1];
+        else if (strcmp(argv[i], "--max-cells") == 0)
+            options->engine.max_cells = parse_number(argv[i + 1]);
+        else if (strcmp(argv[i], "--queue-size") == 0)
+            options->engine.queue_size = parse_number(argv[i + 1]);
+        else if (strcmp(argv[i], "--queue-timeout") == 0)
+            options->engine.queue_timeout_seconds = parse_number(argv[i + 1]);
         else
             return -1;
     }
-    return argc % 2 == 1 && options->threads > 0 ? 0 : -1;
+    return argc % 2 == 1 && options->threads > 0 && options->cancels <= MAX_CANCELS ? 0 : -1;
 }
 
 int main(int argc, char **argv)
@@ -178,12 +213,19 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "usage: door [--threads N] [--helper-dir DIR] [--cache-dir DIR] [--python FILE] "
                 "[--bash FILE] [--node FILE] [--warmth 0|1|2] [--parked N] [--preload NAMES] "
-                "[--zygote-per-owner yes|no]\n");
+                "[--zygote-per-owner yes|no] [--cgroup PATH] [--max-cells N] [--queue-size N] "
+                "[--queue-timeout SECONDS] [--cancels N]\n");
         return 2;
     }
     if (hutch_engine_new(&options.engine, &door.engine, &err) < 0) {
         fprintf(stderr, "door: %s\n", err.message);
         return 1;
+    }
+    for (unsigned i = 0; i < options.cancels; i++) {
+        if (hutch_cancel_new(&door.cancels[i], &err) < 0) {
+            fprintf(stderr, "door: %s\n", err.message);
+            return 1;
+        }
     }
     for (unsigned i = 0; i < options.threads; i++) {
         if (pthread_create(&threads[i], NULL, serve, &door) != 0) {
@@ -194,5 +236,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < options.threads; i++)
         pthread_join(threads[i], NULL);
     hutch_engine_free(door.engine);
+    for (unsigned i = 0; i < options.cancels; i++)
+        hutch_cancel_free(door.cancels[i]);
     return 0;
 }

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Many runs at once through the C API: memory that suffices for some of them at a time,
+owners that flood, waits that are cancelled and that end. Needs root for a cgroup.
+
+HUTCH_BUILD is the build folder; its program tests/conformance/door runs the
+requests that it reads, all of them in one engine.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import subprocess
+import time
+from pathlib import Path
+
+BUILD = Path(os.environ["HUTCH_BUILD"])
+PATIENCE = 180  # the first run of all makes the tree of files
+LIMIT_MB = 1024
+
+
+class Engine:
+    """An engine, and what it was asked; the answers by the number of the line."""
+
+    def __init__(self, *options, threads):
+        cache = os.environ.get("HUTCH_CACHE_DIR") or str(BUILD / "tests/cache")
+        self.process = subprocess.Popen(
+            [BUILD / "tests/conformance/door", "--threads", str(threads), "--cache-dir", cache,
+             *options],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        self.lines = 0
+        self.answers = {}  # in the order they come
+
+    def __enter__(self):
+        self.result({"code": "1"})
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind:
+            self.process.kill()
+        self.process.stdin.close()
+        assert self.process.wait(timeout=PATIENCE) == 0 or kind
+        self.process.stdout.close()
+
+    def send(self, request):
+        line = request if isinstance(request, str) else json.dumps(request)
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        self.lines += 1
+        return self.lines
+
+    def answer(self, number):
+        while number not in self.answers:
+            line = self.process.stdout.readline()
+            assert line, "the engine is gone"
+            answer = json.loads(line)
+            self.answers[answer["line"]] = answer
+        return self.answers[number]
+
+    def result(self, request):
+        answer = self.answer(self.send(request))
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def error(self, number):
+        answer = self.answer(number)
+        assert "error" in answer, answer
+        return answer["error"]
+
+    def together(self, requests):
+        return [self.answer(number) for number in [self.send(r) for r in requests]]
+
+    def wait_until_waiting(self, count):
+        end = time.monotonic() + PATIENCE
+        while self.result("doctor")["scheduler"]["waiting"] < count:
+            assert time.monotonic() < end
+
+
+def memory_groups():
+    """Where memory cgroups are made, and the file for their limit."""
+    top = Path("/sys/fs/cgroup")
+    if ":memory:" in Path("/proc/self/cgroup").read_text():
+        return top / "memory", "memory.limit_in_bytes"
+    return top, "memory.max"
+
+
+@contextlib.contextmanager
+def group_of_1_gib():
+    top, limit = memory_groups()
+    group = top / f"hutch-test-{secrets.token_hex(4)}"
+    group.mkdir()
+    try:
+        (group / limit).write_text(str(LIMIT_MB << 20))
+        yield group
+    finally:
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                group.rmdir()
+                break
+            os.sched_yield()
+        assert not group.exists()
+
+
+def test_a_group_is_shared_by_as_many_as_fit():
+    """A hundred cells that use 50 MB each, in one of 1 GiB."""
+    request = {
+        "code": "import time; x = bytearray(b'a') * (40 << 20); time.sleep(0.05); print(len(x))",
+        "memory_mb": 64,
+    }
+    with group_of_1_gib() as group, Engine("--cgroup", group.name, threads=100) as engine:
+        terms = engine.result("doctor")["scheduler"]
+        assert terms["memory_available_bytes"] <= LIMIT_MB << 20
+        assert terms["memory_reserve_bytes"] == LIMIT_MB << 17
+        answers = engine.together([request] * 100)
+    for answer in answers:
+        result = answer.get("result", answer)
+        assert result.get("stdout") == "41943040\n", result
+        assert (result["error"], result["exit_code"], result["signal"]) == (None, 0, None), result
+    assert max(answer["result"]["queue_ms"] for answer in answers) > 0
+
+
+def test_more_than_the_processors_can_do():
+    """All wait for their turn, and the time of none begins before."""
+    with Engine(threads=256) as engine:
+        answers = engine.together([{"code": "print(1)", "timeout_seconds": 20}] * 256)
+    for answer in answers:
+        assert answer.get("result", answer).get("stdout") == "1\n", answer
+    waits = [answer["result"]["queue_ms"] for answer in answers]
+    assert min(waits) >= 0 and max(waits) > 100
+    assert all(answer["result"]["duration_ms"] < 20000 for answer in answers)
+
+
+def test_a_flood_does_not_starve_another_owner():
+    flood = {"code": "import time; time.sleep(0.05)", "owner": "flood"}
+    with Engine("--max-cells", "4", threads=256) as engine:
+        numbers = [engine.send(flood) for _ in range(200)]
+        engine.wait_until_waiting(100)
+        single = engine.send({"code": "print(1)", "owner": "single"})
+        assert engine.answer(single)["result"]["stdout"] == "1\n"
+        order = [number for number in numbers if number not in engine.answers]
+        assert len(order) >= 80, f"{len(order)} of the flood came later"
+        for number in numbers:
+            assert engine.answer(number)["result"]["error"] is None
+
+
+def test_a_wait_is_cancelled():
+    with Engine("--max-cells", "1", "--cancels", "10", threads=4) as engine:
+        running = engine.send({"code": "import time; time.sleep(200)", "timeout_seconds": 250})
+        waiting = engine.send({"code": "print(1)"})
+        engine.wait_until_waiting(1)
+        engine.send(f"cancel {waiting}")
+        error = engine.error(waiting)
+        assert (error["code"], error["retry_safe"]) == ("cancelled", True), error
+        engine.send(f"cancel {running}")
+        error = engine.error(running)
+        assert (error["code"], error["retry_safe"]) == ("cancelled", False), error
+        assert engine.result({"code": "print(2)"})["stdout"] == "2\n"
+
+
+def test_a_wait_ends():
+    with Engine("--max-cells", "1", "--queue-timeout", "1", "--cancels", "10",
+                threads=4) as engine:
+        running = engine.send({"code": "import time; time.sleep(200)", "timeout_seconds": 250})
+        number = engine.send({"code": "print(1)"})
+        error = engine.error(number)
+        assert (error["code"], error["retry_safe"]) == ("too_many_runs", True), error
+        assert error["message"] == "waited 1 s for a cell: 1 are active, max_cells is 1"
+        engine.send(f"cancel {running}")
+        engine.error(running)
