@@ -146,6 +146,9 @@ class Family:
                 found["zygote-init"] = inits
             else:
                 interpreters.append(pid)
+        # Of a zygote that is gone PID 1 stays as long as a cell lies in its namespaces.
+        self.hosts = sum(1 for _, interpreters in roles.values() if not interpreters)
+        self.hosts -= len(found["zygote"])
         for inits, interpreters in roles.values():
             for pid in interpreters:
                 kind = "parked" if link(f"/proc/{pid}/fd/1").endswith("/null") else "running"
@@ -403,11 +406,15 @@ class WarmKills:
                 left.append(str(path))
             elif own[2]:
                 cells.setdefault((own[1], path.parent), []).append(path.name)
-        hurt = [str(family.supervisor[0]) for family in families[1:] if family.supervisor]
+        most = {
+            str(family.supervisor[0]): IN_POOLS + 1 + family.hosts
+            for family in families[1:]
+            if family.supervisor
+        }
         return left + [
             f"{folder}: {names}"
             for (supervisor, folder), names in cells.items()
-            if supervisor in hurt and len(names) > IN_POOLS + 1
+            if supervisor in most and len(names) > most[supervisor]
         ]
 
     def held_too_much(self, family):
@@ -415,7 +422,7 @@ class WarmKills:
         if not family.is_complete():
             return [f"not as between requests: {family.found}, dead: {family.dead}"]
         held, nets = holdings(family.supervisor[0])
-        if self.held and any(held[name] > self.held[name] for name in held):
+        if self.held and not family.hosts and any(held[name] > self.held[name] for name in held):
             return [f"the supervisor holds {held}, at first {self.held}"]
         if nets > 2 * (IN_POOLS + 32):  # in use, and waiting to be used again (net.h)
             return [f"the supervisor holds {nets} descriptors of network namespaces"]
