@@ -158,7 +158,8 @@ struct sandbox_cell *pool_take(struct supervisor *supervisor, const struct proto
     note_start(&place_of(supervisor, pool)->demand);
     pool->like = *start;
     pool->like.require = 0;
-    for (size_t i = pool->count; i-- > 0;) {
+    /* The oldest first: it may be all that keeps a zygote's cell which is no more. */
+    for (size_t i = 0; i < pool->count; i++) {
         struct sandbox_cell *cell = pool->cells[i];
         if (cell_fits(cell, start)) {
             remove_at(pool, i);
