@@ -72,9 +72,10 @@ class Engine:
     def together(self, requests):
         return [self.answer(number) for number in [self.send(r) for r in requests]]
 
-    def wait_until_waiting(self, count):
+    def wait_until(self, what, count):
+        """Until so many runs are "active", or "waiting"."""
         end = time.monotonic() + PATIENCE
-        while self.result("doctor")["scheduler"]["waiting"] < count:
+        while self.result("doctor")["scheduler"][what] < count:
             assert time.monotonic() < end
 
 
@@ -137,7 +138,7 @@ def test_a_flood_does_not_starve_another_owner():
     flood = {"code": "import time; time.sleep(0.05)", "owner": "flood"}
     with Engine("--max-cells", "4", threads=256) as engine:
         numbers = [engine.send(flood) for _ in range(200)]
-        engine.wait_until_waiting(100)
+        engine.wait_until("waiting", 100)
         single = engine.send({"code": "print(1)", "owner": "single"})
         assert engine.answer(single)["result"]["stdout"] == "1\n"
         order = [number for number in numbers if number not in engine.answers]
@@ -149,8 +150,9 @@ def test_a_flood_does_not_starve_another_owner():
 def test_a_wait_is_cancelled():
     with Engine("--max-cells", "1", "--cancels", "10", threads=4) as engine:
         running = engine.send({"code": "import time; time.sleep(200)", "timeout_seconds": 250})
+        engine.wait_until("active", 1)
         waiting = engine.send({"code": "print(1)"})
-        engine.wait_until_waiting(1)
+        engine.wait_until("waiting", 1)
         engine.send(f"cancel {waiting}")
         error = engine.error(waiting)
         assert (error["code"], error["retry_safe"]) == ("cancelled", True), error
@@ -164,6 +166,7 @@ def test_a_wait_ends():
     with Engine("--max-cells", "1", "--queue-timeout", "1", "--cancels", "10",
                 threads=4) as engine:
         running = engine.send({"code": "import time; time.sleep(200)", "timeout_seconds": 250})
+        engine.wait_until("active", 1)
         number = engine.send({"code": "print(1)"})
         error = engine.error(number)
         assert (error["code"], error["retry_safe"]) == ("too_many_runs", True), error
