@@ -21,6 +21,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include "base/fd.h"
+#include "park.h"
 #include "plan.h"
 
 #include <Python.h>
@@ -32,7 +33,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 
 /* ---- orders ------------------------------------------------------------- */
@@ -157,66 +157,24 @@ static PyObject *serve(PyObject *module, PyObject *argument)
     _exit(0); /* the supervisor lets go: no hook of a preloaded module may hinder it */
 }
 
-/* Who does not hear it is gone, which park sees next. */
-static int say_ready(PyObject *log)
+static bool set_cpu(const cpu_set_t *cpu)
 {
-    struct park_ready ready = {.log = ""};
+    return sched_setaffinity(0, sizeof(*cpu), cpu) == 0;
+}
+
+static PyObject *park_process(PyObject *module, PyObject *log)
+{
+    const struct parking parking = {.socket = WIRE_CHANNEL_FD, .set_cpu = set_cpu};
     char *text;
     Py_ssize_t length;
-
-    if (PyBytes_AsStringAndSize(log, &text, &length) < 0)
-        return -1;
-    memcpy(ready.log, text,
-           (size_t)length < sizeof(ready.log) ? (size_t)length : sizeof(ready.log));
-    IGNORE_RESULT(send(WIRE_CHANNEL_FD, &ready, sizeof(ready), MSG_NOSIGNAL) < 0);
-    return 0;
-}
-
-/* On the processor where it is, if that is one of them. */
-static int stay_on_one(const cpu_set_t *cpus)
-{
-    cpu_set_t one;
-    int current = sched_getcpu();
-    size_t cpu = current < 0 ? 0 : (size_t)current;
-
-    for (size_t i = 0; i < CPU_SETSIZE && !CPU_ISSET(cpu, cpus); i++)
-        cpu = i;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    return sched_setaffinity(0, sizeof(one), &one);
-}
-
-static PyObject *park(PyObject *module, PyObject *log)
-{
     (void)module;
-    if (log != Py_None && say_ready(log) < 0)
-        return NULL;
-    struct park_go go;
-    int fds[PARK_FDS_MAX];
-    size_t count = PARK_FDS_MAX;
 
-    ssize_t length = fd_receive(WIRE_CHANNEL_FD, &go, sizeof(go), fds, &count);
-    if (length == 0)
-        _exit(0); /* given up by the supervisor */
-    if (length != (ssize_t)sizeof(go) || count < PARK_FDS_MAX - 1)
-        _exit(WIRE_EXIT_FAILED);
-    bool limited = stay_on_one(&go.cpus) == 0;
-    for (size_t i = 0; i < PARK_RLIMITS; i++)
-        limited =
-            syscall(SYS_prlimit64, 0, go.rlimits[i].resource, &go.rlimits[i].limit, NULL) == 0 &&
-            limited;
-    const int places[PARK_FDS_MAX] = {1, 2, WIRE_CHANNEL_FD, 0};
-    for (size_t i = 0; i < count; i++) {
-        if (dup2(fds[i], places[i]) < 0)
-            _exit(WIRE_EXIT_FAILED);
-        close(fds[i]);
+    if (log != Py_None) {
+        if (PyBytes_AsStringAndSize(log, &text, &length) < 0)
+            return NULL;
+        park_say_ready(&parking, text, (size_t)length);
     }
-    if (!limited) { /* nothing of the program may run without */
-        static const char message[] = "hutch: the limits of the cell could not be set\n";
-        IGNORE_RESULT(write(2, message, sizeof(message) - 1) < 0);
-        _exit(WIRE_EXIT_FAILED);
-    }
-    return PyBool_FromLong(count == PARK_FDS_MAX);
+    return PyBool_FromLong(park(&parking));
 }
 
 #ifndef MADV_COLLAPSE /* Linux 6.1 */
@@ -248,7 +206,7 @@ static PyObject *quit(PyObject *module, PyObject *argument)
 
 static PyMethodDef methods[] = {
     {"serve", serve, METH_O, NULL},
-    {"park", park, METH_O, NULL},
+    {"park", park_process, METH_O, NULL},
     {"collapse", collapse, METH_VARARGS, NULL},
     {"quit", quit, METH_O, NULL},
     {NULL, NULL, 0, NULL},
