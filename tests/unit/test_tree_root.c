@@ -88,6 +88,7 @@ static int set_up(void **state)
     write_file(here.helpers, "runner.py", "print('the runner')\n");
     write_file(here.helpers, "hutch_zygote.abi3.so", "not loaded here\n");
     write_file(here.helpers, "runner.cjs", "console.log('the runner')\n");
+    write_file(here.helpers, "hutch_park.node", "not loaded here\n");
     if (prepare("shell", "/bin/bash", &here.shell) < 0 ||
         prepare("javascript", "/usr/bin/node", &here.javascript) < 0)
         return -1;
@@ -320,6 +321,9 @@ static void node_works(void **state)
 
     expect_node("console.log(process.execPath, 6 * 7)", "/usr/bin/node 42\n");
     expect_node("require('/usr/lib/hutch/runner.cjs')", "the runner\n");
+    expect_node("require('fs').createReadStream('/usr/lib/hutch/hutch_park.node')"
+                ".pipe(process.stdout)",
+                "not loaded here\n");
     expect_node("console.log(require('/usr/lib/hutch/acorn.js').parse('5', {ecmaVersion: 2020})"
                 ".body.length)",
                 "1\n");

@@ -116,7 +116,7 @@ struct park_ready {
 };
 
 /* What the supervisor sends to a parked cell when it gets its request, with the
- * descriptors for 1, 2, WIRE_CHANNEL_FD and, if there is stdin, 0. */
+ * descriptors for 1, 2, the channel and, if there is stdin, 0. */
 #define PARK_FDS_MAX 4
 #define PARK_RLIMITS 3
 struct park_go {

@@ -341,6 +341,7 @@ static void append_node(struct buf *manifest, const struct tree_spec *spec,
     const char *acorn = acorn_find();
 
     append_below(manifest, spec->helper_dir, "runner.cjs");
+    append_below(manifest, spec->helper_dir, "hutch_park.node");
     if (acorn)
         append_input(manifest, acorn);
     for (size_t i = 0; i < node->path.count; i++)

@@ -344,6 +344,8 @@ static int copy_node(struct copier *copier, const struct tree_spec *spec,
     if (error >= 0)
         error = copy_helper(copier, spec, "runner.cjs", TREE_NODE_RUNNER, err);
     if (error >= 0)
+        error = copy_helper(copier, spec, "hutch_park.node", TREE_NODE_PARK, err);
+    if (error >= 0)
         error = copy_acorn(copier, err);
     return error;
 }
