@@ -10,6 +10,10 @@
  * yet. Descriptor WIRE_CHANNEL_FD_NODE is a socket to the engine (frames: see
  * src/sandbox/wire.h).
  *
+ * In a cell that is parked, it is a socket to the supervisor, and the standard streams
+ * are /dev/null, until there is a request: then an addon puts the descriptors of the
+ * request in their places. Up to there node must not have looked at its streams.
+ *
  * 1. Wait for the request.
  * 2. Find out what kind of program it is. What compiles as CommonJS is CommonJS,
  *    with all that such a program may do; what compiles only as an ES module
@@ -98,9 +102,14 @@ const IMPORT_CODES = [
  * as it does with what it inherits up to descriptor 15.
  */
 class Channel {
-  #fd = WIRE_CHANNEL_FD_NODE;
-  #socket = this.#identify();
+  #fd;
+  #socket;
   #execId = 0;
+
+  constructor(fd) {
+    this.#fd = fd;
+    this.#socket = this.#identify();
+  }
 
   #identify() {
     // Not as plain numbers: up to node 20 realpath, and so the search for the main program,
@@ -562,6 +571,101 @@ function errorNumber(error) {
   return number > 0 && number < 1 << 30 ? number : 0;
 }
 
+// -- a parked cell ------------------------------------------------------------------------
+
+/*
+ * Of a cell with a request stdout is a pipe of the engine's. A look at that is all that
+ * such a cell has to pay; otherwise the addon looks at what the channel is.
+ */
+function mayBeParked() {
+  return fs.fstatSync(1, { bigint: true }).isCharacterDevice();
+}
+
+function park() {
+  const addon = { exports: {} };
+  process.dlopen(addon, path.join(__dirname, 'hutch_park.node'));
+  rehearse(addon.exports);
+  addon.exports.park();
+}
+
+// What programs do most, in either kind; each gives a value.
+const REHEARSED_PROGRAMS = [
+  `const { sep } = require('node:path')
+class A { constructor(x) { this.x = x } }
+async function f({ a, ...b }) { return [...[a], b?.c ?? 1] }
+for (const x of [1, 'a']) { if (x === 1) f({ a: \`\${x}\` }); else new A(x) }
+try { f({}) } catch (e) { throw e }
+sep.length + 1`,
+  `import fs from 'node:fs'
+import * as path from 'node:path'
+export const f = () => path.sep
+const a = await Promise.resolve({ a: 1 })
+typeof fs`,
+];
+
+/*
+ * A run from its request to its end, before there is one: so what it takes of node, of
+ * acorn and of this file is loaded and compiled. The programs lie beside the link to the
+ * main program, and what they leave in node is seen by no other. TypeScript is left out:
+ * node's reader of it would take 17 MB in every cell.
+ */
+function rehearse({ pipe, turn }) {
+  const known = Object.keys(Module._pathCache);
+  const { stdout, stderr } = Object.getOwnPropertyDescriptors(process);
+  const stream = standIn(pipe());
+  REHEARSED_PROGRAMS.forEach((text, index) => {
+    rehearseProgram(text, `${process.argv[1]}.${index}`, pipe(), turn);
+  });
+  new console.Console(stream).log('a', 1, { b: [null] });
+  stream.destroy();
+  settle(turn);
+  Object.defineProperties(process, { stdout, stderr });
+  for (const request of Object.keys(Module._pathCache)) {
+    if (!known.includes(request)) {
+      delete Module._pathCache[request];
+    }
+  }
+}
+
+// Node looks at its streams here and there, and would keep what it finds.
+function standIn(fd) {
+  const { Socket } = require('node:net');
+  const stream = new Socket({ fd, readable: false, writable: true });
+  const property = { configurable: true, enumerable: true, get: () => stream };
+  Object.defineProperties(process, { stdout: property, stderr: property });
+  writeAtOnce();
+  return stream;
+}
+
+function rehearseProgram(text, link, fd, turn) {
+  const channel = new Channel(fd);
+  const value = new Value();
+  channel.send(WIRE_RUN, Buffer.from(text));
+  const program = prepare(receiveRequest(channel), path.dirname(link));
+  store(program, link);
+  value.collect();
+  if (program.ending === '.mjs') {
+    provideCommonJs(program.file);
+    import(link).catch(() => {});
+    settle(turn);
+    COMMONJS_NAMES.forEach((name) => delete globalThis[name]);
+  } else {
+    require(link);
+  }
+  delete globalThis[VALUE_NAME];
+  new Report(channel, program).fatal(new Error(value.text), 'uncaughtException');
+  fs.closeSync(fd);
+  fs.unlinkSync(link);
+  fs.unlinkSync(program.file);
+}
+
+// Lets node finish what is under way.
+function settle(turn) {
+  do {
+    process._tickCallback();
+  } while (turn());
+}
+
 // -- all of it ----------------------------------------------------------------------------
 
 // Writes the program's file, and the link that node follows to it.
@@ -646,9 +750,12 @@ function main() {
   const home = process.cwd();
   let channel, text, program;
   acorn = require('./acorn.js'); // while nobody waits for us yet
-  writeAtOnce();
   try {
-    channel = new Channel();
+    if (mayBeParked()) {
+      park();
+    }
+    writeAtOnce();
+    channel = new Channel(WIRE_CHANNEL_FD_NODE);
     text = receiveRequest(channel);
   } catch {
     giveUp();

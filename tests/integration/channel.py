@@ -6,6 +6,7 @@ with the test at the other end of the channel. What both runners' tests share.
 
 import os
 import re
+import resource
 import select
 import socket
 import struct
@@ -48,27 +49,26 @@ NO_REQUESTS = [
 ]
 
 
+def start_process(command, channel_fd, end, home, env, **streams):
+    """A process with one end of a socket, which is closed here, at channel_fd."""
+    os.dup2(end.fileno(), channel_fd)
+    end.close()
+    try:
+        return subprocess.Popen(command, cwd=home, env=env, pass_fds=[channel_fd], **streams)
+    finally:
+        os.close(channel_fd)
+
+
 class Engine:
     """The engine's end of one run; as a context manager it ends the process."""
 
-    def __init__(self, command, channel_fd, home, env, stdin):
+    def __init__(self, command, channel_fd, home, env, stdin, stdout=subprocess.PIPE):
         self.home = home
         self.channel, other = socket.socketpair()
         self.channel.settimeout(DEADLINE_SECONDS)
-        os.dup2(other.fileno(), channel_fd)
-        other.close()
-        try:
-            self.process = subprocess.Popen(
-                command,
-                cwd=home,
-                env=env,
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=[channel_fd],
-            )
-        finally:
-            os.close(channel_fd)
+        self.process = start_process(
+            command, channel_fd, other, home, env, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE
+        )
 
     def __enter__(self):
         return self
@@ -136,6 +136,75 @@ class Engine:
             frames,
             verdicts[0] if verdicts else None,
         )
+
+
+# src/sandbox/namespace/plan.h: struct park_ready, with no text; what limits struct park_go has.
+PARK_READY_BYTES = 1024
+PARK_RLIMITS = (resource.RLIMIT_CPU, resource.RLIMIT_NPROC, resource.RLIMIT_DATA)
+
+
+def park_go(cpus=None, limits=None):
+    """The packet of a request, by default with the limits that there are already."""
+    allowed = os.sched_getaffinity(0) if cpus is None else cpus
+    packet = sum(1 << cpu for cpu in allowed).to_bytes(128, "little")
+    for number in PARK_RLIMITS:
+        limit = (limits or {}).get(number, resource.getrlimit(number))
+        packet += struct.pack("=i4xqq", number, *limit)
+    return packet
+
+
+class Parked:
+    """The supervisor's end of a cell without a request: the process has started, and waits."""
+
+    def __init__(self, command, channel_fd, home, env):
+        self.socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(DEADLINE_SECONDS)
+        null = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
+        self.process = start_process(command, channel_fd, other, home, env, **null)
+        assert self.socket.recv(2048) == bytes(PARK_READY_BYTES)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def hand_over(self, packet, *fds):
+        socket.send_fds(self.socket, [packet], fds)
+        self.socket.close()
+
+    def status(self):
+        return self.process.wait(timeout=DEADLINE_SECONDS)
+
+
+class ParkedEngine(Engine):
+    """The engine's end of a run in a cell that was parked."""
+
+    def __init__(self, command, channel_fd, home, env, stdin, packet=None):
+        self.home = home
+        parked = Parked(command, channel_fd, home, env)
+        self.process = parked.process
+        self.channel, channel = socket.socketpair()
+        self.channel.settimeout(DEADLINE_SECONDS)
+        self.process.stdout, stdout = reading_pipe()
+        self.process.stderr, stderr = reading_pipe()
+        fds = [stdout, stderr, channel.detach()]
+        if stdin == subprocess.PIPE:
+            reading, writing = os.pipe()
+            self.process.stdin = os.fdopen(writing, "wb")
+            fds.append(reading)
+        parked.hand_over(packet or park_go(), *fds)
+        for fd in fds:
+            os.close(fd)
+
+
+def reading_pipe():
+    """The end to read from, as a file, and the other, as a descriptor."""
+    reading, writing = os.pipe()
+    return os.fdopen(reading, "rb"), writing
 
 
 def decode_error(frame):

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The javascript runner by itself. Where the promise is "as plain node", the same
-program is run by it and compared, byte for byte.
+The javascript runner by itself, started for a request and parked before there was
+one. Where the promise is "as plain node", the same program is run by it and compared,
+byte for byte.
 
-HUTCH_TEST_NODE names the interpreter, /usr/bin/node by default.
+HUTCH_BUILD is the build folder; HUTCH_TEST_NODE names the interpreter, /usr/bin/node
+by default.
 """
 
 import contextlib
@@ -11,6 +13,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -36,6 +39,7 @@ from channel import (  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "src/guest/runner.cjs"
 NODE = os.environ.get("HUTCH_TEST_NODE", "/usr/bin/node")
+ADDON = Path(os.environ["HUTCH_BUILD"]) / "libexec/hutch/hutch_park.node"
 ACORN = Path("/usr/share/nodejs/acorn/dist/acorn.js")
 FACTS = json.loads(
     subprocess.check_output(
@@ -62,6 +66,7 @@ def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lib")
     shutil.copy(RUNNER, folder / "runner.cjs")
     shutil.copy(ACORN, folder / "acorn.js")
+    shutil.copy(ADDON, folder / "hutch_park.node")
     return folder
 
 
@@ -69,27 +74,25 @@ def environment(home):
     return {"PATH": "/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
 
 
-class Engine(channel.Engine):
-    def __init__(self, library, folder, stdin):
-        home = folder / "home"
-        home.mkdir(parents=True)
-        command = [NODE, "-r", library / "runner.cjs", folder / "main"]
-        super().__init__(command, CHANNEL_FD, home, environment(home), stdin)
-
-    def finish(self, input=None):
-        result = super().finish(input)
-        assert result.verdict is None  # only the python runner judges
-        return result
+def prepare(library, folder):
+    """What the interpreter of a cell is started with: command, channel, home, environment."""
+    home = folder / "home"
+    home.mkdir(parents=True)
+    command = [NODE, "-r", library / "runner.cjs", folder / "main"]
+    return command, CHANNEL_FD, home, environment(home)
 
 
-@pytest.fixture
-def start(library, tmp_path):
+WAYS = {"cold": channel.Engine, "parked": channel.ParkedEngine}
+
+
+@pytest.fixture(params=WAYS)
+def start(request, library, tmp_path):
     numbers = itertools.count()
     with contextlib.ExitStack() as engines:
 
         def start(stdin=subprocess.DEVNULL):
-            folder = tmp_path / str(next(numbers))
-            return engines.enter_context(Engine(library, folder, stdin))
+            cell = prepare(library, tmp_path / str(next(numbers)))
+            return engines.enter_context(WAYS[request.param](*cell, stdin))
 
         yield start
 
@@ -107,7 +110,9 @@ def run(start):
         if env:
             engine.send(ENV, entries(f"{k}={v}" for k, v in env.items()))
         engine.send(RUN, code if isinstance(code, bytes) else code.encode())
-        return readable(engine.finish(stdin), engine.home)
+        result = engine.finish(stdin)
+        assert result.verdict is None  # only the python runner judges
+        return readable(result, engine.home)
 
     return run
 
@@ -919,3 +924,191 @@ def test_engine_is_gone(start, end, status):
     )
     engine.send(RUN, code.encode())
     channel.assert_ends_without_engine(engine, status)
+
+
+# -- a parked cell -------------------------------------------------------------------
+
+
+def answers(library, folder, code, **keywords):
+    """What a program gives as its value in a cold cell and in a parked one, both with stdin."""
+    found = {}
+    for way, engine in WAYS.items():
+        shutil.rmtree(folder, ignore_errors=True)  # the same names in both
+        arguments = keywords if way == "parked" else {}
+        with engine(*prepare(library, folder), subprocess.PIPE, **arguments) as one:
+            one.send(RUN, f"const answer = () => {{\n{code}\n}}\nJSON.stringify(answer())".encode())
+            result = one.finish(b"")
+            assert (result.status, result.stdout, result.stderr) == (0, b"", b""), result
+            found[way] = json.loads(result.value)
+    return found["cold"], found["parked"]
+
+
+# What a program finds out about the process that it is in.
+SAME = {
+    "command line": (
+        "const { readFileSync } = require('fs')\n"
+        "return [process.argv, process.argv0, process.execArgv, process.execPath, process.title,\n"
+        "  readFileSync('/proc/self/cmdline', 'utf8'), readFileSync('/proc/self/comm', 'utf8')]"
+    ),
+    "environment": (
+        "return [process.env, require('fs').readFileSync('/proc/self/environ', 'utf8')]"
+    ),
+    "names": (
+        "return [Object.getOwnPropertyNames(globalThis), Object.getOwnPropertyNames(process),\n"
+        "  Object.keys(require.cache), Object.keys(require('module')._pathCache),\n"
+        "  Object.keys(process.binding('natives')).length]"
+    ),
+    "listeners": (
+        "return process.eventNames().map((name) => [String(name), process.listenerCount(name)])"
+    ),
+    "what is under way": (
+        "return [process._getActiveHandles().length, process._getActiveRequests().length,\n"
+        "  process.getActiveResourcesInfo?.()]"
+    ),
+    "files": (
+        "const { readdirSync } = require('fs')\nreturn [readdirSync('.'), readdirSync('..')]"
+    ),
+    "descriptors": (
+        "const { fstatSync, readdirSync, readFileSync, readlinkSync } = require('fs')\n"
+        "return readdirSync('/proc/self/fd').map((fd) => {\n"
+        "  try {\n"
+        "    const link = readlinkSync(`/proc/self/fd/${fd}`).replace(/\\d+/g, 'N')\n"
+        "    const [flags] = /^flags:.*$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`))\n"
+        "    return [fd, link, flags]\n"
+        "  } catch {\n"
+        "    return [] // of the listing itself\n"
+        "  }\n"
+        "})"
+    ),
+    "streams": (
+        "return [process.stdin, process.stdout, process.stderr].map((stream) =>\n"
+        "  [stream.constructor.name, stream.fd, stream._type, stream.isTTY, stream.writableLength,\n"
+        "    stream.bytesWritten, stream.readableFlowing, stream.listenerCount('error')])"
+    ),
+    "state": (
+        "return [process.cwd(), process.umask(), process.exitCode ?? null, process.pid > 1,\n"
+        "  process.hasUncaughtExceptionCaptureCallback(), Error.stackTraceLimit,\n"
+        "  process.sourceMapsEnabled ?? null, process.getuid()]"
+    ),
+}
+
+
+@pytest.mark.parametrize("code", SAME.values(), ids=SAME.keys())
+def test_a_parked_process_is_as_one_that_was_started(library, tmp_path, code):
+    cold, parked = answers(library, tmp_path / "cell", code)
+    assert parked == cold
+
+
+def test_stdin_of_a_parked_cell(library, tmp_path):
+    cell = prepare(library, tmp_path / "none")
+    code = b"const { readFileSync, readlinkSync } = require('fs')\n"
+    code += b"console.log(readlinkSync('/proc/self/fd/0'))\nreadFileSync(0, 'utf8')"
+    with channel.ParkedEngine(*cell, subprocess.DEVNULL) as engine:
+        engine.send(RUN, code)
+        result = engine.finish()
+    assert (result.stdout, result.value) == (b"/dev/null\n", "")
+    with channel.ParkedEngine(*prepare(library, tmp_path / "some"), subprocess.PIPE) as engine:
+        engine.send(RUN, code)
+        result = engine.finish("Zoë\n".encode())
+    assert re.fullmatch(rb"pipe:\[\d+\]\n", result.stdout)
+    assert result.value == "Zoë\n"
+
+
+def test_chance_is_not_shared(library, tmp_path):
+    code = (
+        b"const c = require('crypto')\n"
+        b"JSON.stringify([Math.random(), c.randomUUID(), c.randomBytes(8).toString('hex'),\n"
+        b"  c.randomInt(2 ** 40), c.webcrypto.getRandomValues(new Uint32Array(2)).join(),\n"
+        b"  c.generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' }).x])"
+    )
+    drawn = []
+    for number in range(3):
+        cell = prepare(library, tmp_path / str(number))
+        with channel.ParkedEngine(*cell, subprocess.DEVNULL) as engine:
+            engine.send(RUN, code)
+            drawn.append(json.loads(engine.finish().value))
+    for source in zip(*drawn):
+        assert len(set(source)) == 3, source
+
+
+LIMITS = """
+const { readdirSync, readFileSync } = require('fs')
+const cpus = (thread) => /Cpus_allowed_list:\\s*(\\S+)/.exec(
+  readFileSync(`/proc/self/task/${thread}/status`, 'utf8'))[1]
+const limit = (name) => new RegExp(`^${name} +(\\\\w+) +(\\\\w+)`, 'm').exec(
+  readFileSync('/proc/self/limits', 'utf8')).slice(1)
+return [readdirSync('/proc/self/task').map(cpus),
+  limit('Max cpu time'), limit('Max processes'), limit('Max data size')]
+"""
+
+
+def test_limits_are_those_of_the_request(library, tmp_path):
+    cpu = max(os.sched_getaffinity(0))
+    limits = {
+        resource.RLIMIT_CPU: (111, 112),
+        resource.RLIMIT_NPROC: (1234, 1234),
+        resource.RLIMIT_DATA: (1 << 40, 1 << 40),
+    }
+    packet = channel.park_go([cpu], limits)
+    _, (cpus, *others) = answers(library, tmp_path / "cell", LIMITS, packet=packet)
+    assert len(cpus) > 4  # node's own threads
+    assert set(cpus) == {str(cpu)}
+    assert others == [["111", "112"], ["1234"] * 2, [str(1 << 40)] * 2]
+
+
+def test_all_threads_stay_on_one_of_the_offered_processors(library, tmp_path):
+    _, (cpus, *_) = answers(library, tmp_path / "cell", LIMITS)
+    assert len(set(cpus)) == 1
+    assert int(cpus[0]) in os.sched_getaffinity(0)
+
+
+def test_nothing_runs_without_its_limits(library, tmp_path):
+    cell = prepare(library, tmp_path / "cell")
+    with channel.ParkedEngine(*cell, subprocess.DEVNULL, channel.park_go([])) as engine:
+        engine.send(RUN, b"console.log('ran')")
+        result = engine.finish()
+    assert (result.status, result.stdout) == (125, b"")
+    assert result.stderr == b"hutch: the limits of the cell could not be set\n"
+
+
+def test_a_parked_process_ends_with_its_supervisor(library, tmp_path):
+    with channel.Parked(*prepare(library, tmp_path / "cell")) as parked:
+        parked.socket.close()
+        assert parked.status() == 0
+    assert [path.name for path in (tmp_path / "cell").rglob("*")] == ["home"]
+
+
+NO_GO = {
+    "short": (b"x", 3),
+    "a byte less": (channel.park_go()[:-1], 3),
+    "a byte more": (channel.park_go() + b"x", 3),
+    "no descriptor": (channel.park_go(), 0),
+    "no channel": (channel.park_go(), 2),
+}
+
+
+@pytest.mark.parametrize("packet, descriptors", NO_GO.values(), ids=NO_GO.keys())
+def test_a_packet_that_is_no_request(library, tmp_path, packet, descriptors):
+    with channel.Parked(*prepare(library, tmp_path / "cell")) as parked:
+        reading, writing = os.pipe()
+        parked.hand_over(packet, *[writing] * descriptors)
+        os.close(writing)
+        assert parked.status() == 125
+        assert os.read(reading, 1) == b""
+        os.close(reading)
+
+
+def test_a_parked_process_without_the_addon(library, tmp_path):
+    poor = shutil.copytree(library, tmp_path / "poor")
+    (poor / "hutch_park.node").unlink()
+    command, *cell = prepare(poor, tmp_path / "cell")
+    with channel.Engine(command, *cell, subprocess.DEVNULL, subprocess.DEVNULL) as engine:
+        assert engine.process.wait(timeout=DEADLINE_SECONDS) == 125
+
+
+def test_a_cell_with_a_request_may_have_any_stdout(library, tmp_path):
+    cell = prepare(library, tmp_path / "cell")
+    with channel.Engine(*cell, subprocess.DEVNULL, subprocess.DEVNULL) as engine:
+        engine.send(RUN, b"console.log(1)\n6 * 7")
+        result = engine.finish()
+    assert (result.status, result.stderr, result.value) == (0, b"", "42")
