@@ -67,8 +67,7 @@ static unsigned count_cpus(const struct supervisor *supervisor, const struct san
 
 /* Threads that node starts for itself, whatever the program does, are not on the
  * program's account. */
-static uint32_t limit_processes(const struct supervisor *supervisor,
-                                const struct sandbox_cell *cell)
+uint32_t cell_limit_processes(const struct supervisor *supervisor, const struct sandbox_cell *cell)
 {
     uint32_t limit = cell->start.max_processes;
     if (cell->start.language == PROTO_JAVASCRIPT)
@@ -293,10 +292,12 @@ static uint64_t disk_bytes_of(const struct proto_start *start, uint32_t layers)
 
 bool cell_can_wait(const struct supervisor *supervisor, const struct proto_start *start)
 {
-    /* One processor: what a cell shows of them, and the environment, stand
-     * before the request. */
-    return start->kind == PROTO_RUN && start->language == PROTO_PYTHON &&
-           start->cpu_millis <= CPU_QUOTA_PERIOD && (supervisor->namespaces & CLONE_NEWUSER);
+    /* Python's are forked, in a user namespace of the zygote's. One processor: what
+     * a cell shows of them, and the environment, stand before the request. */
+    bool can_be_made =
+        start->language == PROTO_JAVASCRIPT ||
+        (start->language == PROTO_PYTHON && (supervisor->namespaces & CLONE_NEWUSER));
+    return start->kind == PROTO_RUN && can_be_made && start->cpu_millis <= CPU_QUOTA_PERIOD;
 }
 
 bool cell_can_fork(const struct supervisor *supervisor, const struct proto_start *start)
@@ -306,7 +307,9 @@ bool cell_can_fork(const struct supervisor *supervisor, const struct proto_start
 
 bool cell_fits(const struct sandbox_cell *cell, const struct proto_start *start)
 {
-    return cell->disk_bytes == disk_bytes_of(start, cell->layers);
+    /* The size of node's heap stands in its command line. */
+    return cell->disk_bytes == disk_bytes_of(start, cell->layers) &&
+           (start->language != PROTO_JAVASCRIPT || cell->start.memory_bytes == start->memory_bytes);
 }
 
 bool cell_parks(const struct sandbox_cell *cell)
@@ -330,7 +333,7 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
     plan->require = cell->start.require;
     plan->landlock_abi = supervisor->landlock_abi;
     plan->clear_groups = supervisor->is_root;
-    plan->cpus = cell->zygote_of ? supervisor->cpus : cell->cpus;
+    plan->cpus = cell->zygote_of || cell_parks(cell) ? supervisor->cpus : cell->cpus;
     if (cpus != 1)
         snprintf(plan->cpu_dir, sizeof(plan->cpu_dir), "cpu/%u", cpus);
     cell->disk_bytes = disk_bytes_of(&cell->start, cell->layers);
@@ -804,7 +807,7 @@ static int plan_descriptors(struct supervisor *supervisor, struct sandbox_cell *
 static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
                       struct hutch_error *err)
 {
-    cell->max_processes = limit_processes(supervisor, cell);
+    cell->max_processes = cell_limit_processes(supervisor, cell);
     if (open_pipes(build, err) < 0 || take_uid(supervisor, cell, err) < 0 ||
         plan_descriptors(supervisor, cell, build, err) < 0 ||
         make_cgroup(supervisor, cell, err) < 0)

@@ -145,12 +145,13 @@ static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell
     try_free(supervisor, cell, clock_now_ns());
 }
 
-/* Where a zygote was of no help, an interpreter of its own is. */
+/* Where a zygote or a parked cell was of no help, an interpreter that is started is. */
 static void fail(struct supervisor *supervisor, struct sandbox_cell *cell,
                  const struct hutch_error *error)
 {
     bool begins = cell->state == CELL_STARTING || cell->state == CELL_PARKED;
-    bool again = begins && cell->zygote && start_cold(supervisor, cell);
+    bool is_warm = cell->zygote || cell->origin == PROTO_PARKED;
+    bool again = begins && is_warm && start_cold(supervisor, cell);
     if (!again)
         tell_failed(cell, error);
     cell_abandon(supervisor, cell);
@@ -412,14 +413,15 @@ static int send_request(struct supervisor *supervisor, struct sandbox_cell *cell
     return 0;
 }
 
-static int limit_parked(struct sandbox_cell *cell, struct hutch_error *err)
+static int limit_parked(const struct supervisor *supervisor, struct sandbox_cell *cell,
+                        struct hutch_error *err)
 {
+    cell->max_processes = cell_limit_processes(supervisor, cell);
     const struct cgroup_limits limits = {
         .memory_bytes = cell->start.memory_bytes,
-        .max_processes = cell->start.max_processes + 1, /* hutch-init */
+        .max_processes = cell->max_processes + 1, /* hutch-init */
         .cpu_millis = cell->start.cpu_millis,
     };
-    cell->max_processes = cell->start.max_processes;
     return cgroup_cell_limit(cell->cgroup, &limits, err);
 }
 
@@ -436,7 +438,7 @@ static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell)
         begin_close(supervisor, cell);
         return false;
     }
-    if (cell_check_limits(&cell->start, &err) < 0 || limit_parked(cell, &err) < 0 ||
+    if (cell_check_limits(&cell->start, &err) < 0 || limit_parked(supervisor, cell, &err) < 0 ||
         send_request(supervisor, cell, &err) < 0) {
         fail(supervisor, cell, &err);
         return false;

@@ -120,6 +120,9 @@ MUST_CHECK int cell_check_limits(const struct proto_start *start, struct hutch_e
 /* The program's own user owns its pipes, or it could not open /dev/stdout. */
 MUST_CHECK int cell_own_pipes(const struct sandbox_cell *cell, struct hutch_error *err);
 
+/* How many processes a cell may have beside hutch-init. */
+uint32_t cell_limit_processes(const struct supervisor *supervisor, const struct sandbox_cell *cell);
+
 /* What a parked cell is told when it gets the request that is in it. */
 void cell_plan_go(struct supervisor *supervisor, struct sandbox_cell *cell, struct park_go *ret_go);
 
