@@ -41,6 +41,7 @@
 
 /* the host */
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */
+#define LIMIT_PARKED_PART 4            /* of the places for cells: no more hold parked ones */
 #define LIMIT_CELLS 1024               /* cells of one supervisor at once */
 #define LIMIT_SUPERVISOR_FILES 144     /* descriptors that the supervisor itself needs */
 #define LIMIT_CELL_FILES 20            /* and those for a cell, at the most */

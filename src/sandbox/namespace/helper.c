@@ -196,7 +196,7 @@ void helper_options_done(struct helper_options *options)
 #define SPARE_CELLS 8     /* zygotes, of which there are two for a while, and the doctor's */
 #define PLACES_PER_END 16 /* cells that are being taken down, which takes milliseconds */
 
-/* Like limit_cells() of supervisor.c and parked_wanted() of pool.c, and with fewer uids
+/* Like limit_cells() of supervisor.c and spare_places() of pool.c, and with fewer uids
  * as few cells. */
 static uint64_t places_of(const struct helper_options *options, uint64_t hard_files)
 {
@@ -207,9 +207,9 @@ static uint64_t places_of(const struct helper_options *options, uint64_t hard_fi
         places = options->uid_count;
     if (places > LIMIT_CELLS)
         places = LIMIT_CELLS;
-    uint64_t parked = options->warmth == HUTCH_PARKED ? options->parked_cells : 0;
     uint64_t spare = SPARE_CELLS + places / PLACES_PER_END;
-    spare += parked < places / 4 ? parked : places / 4;
+    if (options->warmth == HUTCH_PARKED) /* of all owners: pool.c */
+        spare += places / LIMIT_PARKED_PART;
     return places > spare ? places - spare : 1;
 }
 

@@ -12,7 +12,6 @@
 #define QUIET_NS (2 * NS_PER_MS)     /* since the last request: then a pool is filled */
 #define IDLE_NS (60 * NS_PER_SECOND) /* without a request: then it goes */
 #define STARTS_BEFORE_WARMTH 2
-#define PLACES_PER_PARKED 4
 #define LOW_MARK 4 /* below a quarter of the size nothing is waited for */
 
 static struct runtime *runtime_of(struct supervisor *supervisor, uint32_t language)
@@ -55,7 +54,7 @@ static size_t spare_places(const struct supervisor *supervisor)
 
     if (uids > 0 && uids < places)
         places = uids;
-    return places / PLACES_PER_PARKED;
+    return places / LIMIT_PARKED_PART;
 }
 
 static size_t parked_in_all(const struct supervisor *supervisor)
