@@ -135,6 +135,10 @@ static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, u
 static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     pool_forget(cell);
+    if (cell->state == CELL_RUNNING) {
+        supervisor->running--;
+        supervisor->ended_ns = clock_now_ns();
+    }
     if (cell->zygote_of) /* no more come, and those that there are keep it */
         supervisor->has_strays = true;
     cell->state = CELL_CLOSING;
@@ -388,6 +392,8 @@ static void tell_started(struct supervisor *supervisor, struct sandbox_cell *cel
         .begin_ns = cell->begin_ns,
     };
     cell->state = CELL_RUNNING;
+    supervisor->running++;
+    supervisor->started_ns = clock_now_ns();
     tell(cell, &event);
     if (cell->start.kind == PROTO_RUN)
         supervisor->starts[cell->origin]++;

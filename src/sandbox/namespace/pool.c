@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUIET_NS (2 * NS_PER_MS)     /* since the last request: then a pool is filled */
+#define QUIET_NS (2 * NS_PER_MS)     /* after a program: then a pool is filled */
+#define SHORT_NS (50 * NS_PER_MS)    /* that a program may take without the pool being filled */
 #define IDLE_NS (60 * NS_PER_SECOND) /* without a request: then it goes */
 #define STARTS_BEFORE_WARMTH 2
 #define LOW_MARK 4 /* below a quarter of the size nothing is waited for */
@@ -252,12 +253,22 @@ static uint64_t tick_place(struct supervisor *supervisor, struct zygote_place *p
     return place->demand.used_ns + IDLE_NS;
 }
 
+/* When to fill a pool that is not nearly empty: making a cell would hold up a program
+ * that is about to end, and the request that may follow it. */
+static uint64_t quiet_after(const struct supervisor *supervisor)
+{
+    uint64_t ended_ns = supervisor->ended_ns + QUIET_NS;
+    uint64_t short_ns = supervisor->running > 0 ? supervisor->started_ns + SHORT_NS : 0;
+
+    return ended_ns > short_ns ? ended_ns : short_ns;
+}
+
 /* Fills a pool that is wanted, one cell at a time. */
 static uint64_t tick_pool(struct supervisor *supervisor, struct pool *pool, uint64_t now_ns)
 {
     struct zygote *zygote = ready_zygote(place_of(supervisor, pool));
     uint64_t idle_ns = pool->demand.used_ns + IDLE_NS;
-    uint64_t quiet_ns = pool->demand.used_ns + QUIET_NS;
+    uint64_t quiet_ns = quiet_after(supervisor);
 
     if (pool->demand.starts < STARTS_BEFORE_WARMTH || pool->expected > 0 ||
         is_full(supervisor, pool) || (!zygote && pool->runtime->language == PROTO_PYTHON) ||

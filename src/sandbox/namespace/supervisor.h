@@ -100,6 +100,9 @@ struct supervisor {
     struct pool *pools[LIMIT_POOLS];
     size_t pool_count;
     uint64_t starts[PROTO_ORIGIN_COUNT];
+    size_t running;      /* programs */
+    uint64_t started_ns; /* when the last of them began */
+    uint64_t ended_ns;   /* when the last one ended */
 };
 
 /* What an epoll event is about; the tag holds the kind and the cell's place. */
