@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "kernel.h"
+#include "maker.h"
 #include "namespaces.h"
 #include "process.h"
 #include "runtime.h"
@@ -41,7 +42,13 @@ struct build {
     struct cell_plan plan;
     int report[2], ready[2], mapped[2], lifeline[2];
     int park[2];
-    char uid_map[64], gid_map[64];
+    char uid_map[ID_MAP_BYTES], gid_map[ID_MAP_BYTES];
+};
+
+/* A pid is that of the host. */
+struct messenger_answer {
+    pid_t pid;
+    int error;
 };
 
 static void build_done(struct build *build)
@@ -413,155 +420,53 @@ static void plan_joining(const struct sandbox_cell *cell, struct cell_plan *plan
 
 /* ---- the children ------------------------------------------------------ */
 
-/* fork with flags, a pidfd, and on cgroup v2 straight into the cell's group.
- * The child returns 0. Both processes are single-threaded. */
-static pid_t clone_child(uint64_t flags, int cgroup_fd, int *ret_pidfd)
+/* An ordinary user may not come back into the host's pid namespace. So a messenger goes
+ * into a cell's and clones there; the child becomes the supervisor's: CLONE_PARENT. */
+NORETURN static void run_errand(struct build *build, int cgroup_fd, int answer_fd)
 {
-    struct clone_args args = {
-        .flags = flags | CLONE_PIDFD | (cgroup_fd >= 0 ? CLONE_INTO_CGROUP : 0ULL),
-        .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
-        .exit_signal = flags & CLONE_PARENT ? 0 : SIGCHLD, /* then the parent's counts */
-        .cgroup = cgroup_fd >= 0 ? (unsigned)cgroup_fd : 0,
-    };
-    return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
-}
-
-/* Sends a process into namespaces from which the supervisor could not come
- * back. It clones there, and the child becomes the supervisor's: CLONE_PARENT. */
-struct errand {
-    int live_in;  /* a pid namespace to live in, whose processes alone may make one below it; or -1
-                   */
-    int enter[3]; /* namespaces to enter, in this order; -1: none */
-    uid_t uid;    /* to become there; 0: stays who it is */
-    gid_t gid;
-    uint64_t flags;
-    int cgroup_fd;
-    void (*become)(struct cell_plan *plan);
-    bool map; /* write the child's id maps */
-    struct build *build;
-};
-
-/* A pid is that of the host. The first of two messengers tells of the second. */
-struct errand_answer {
-    pid_t pid;
-    int error;
-    bool is_second;
-};
-
-static int write_maps(const struct build *build, const char *proc, pid_t pid);
-
-/* Where the messenger finds the host's proc, in the tree of a runtime. */
-#define TREE_PROC "/root/proc"
-
-static int go_there(const struct errand *errand)
-{
-    for (size_t i = 0; i < ARRAY_LENGTH(errand->enter); i++) {
-        if (errand->enter[i] >= 0 && setns(errand->enter[i], 0) < 0)
-            return -1;
-    }
-    if (errand->uid == 0)
-        return 0;
-    /* Only a user of the namespace may make one inside, and only who may be
-     * looked at can be given a map. */
-    if (syscall(SYS_setresgid, errand->gid, errand->gid, errand->gid) < 0 ||
-        syscall(SYS_setresuid, errand->uid, errand->uid, errand->uid) < 0)
-        return -1;
-    return prctl(PR_SET_DUMPABLE, 1);
-}
-
-NORETURN static void run_errand(const struct errand *errand, int answer_fd)
-{
-    struct errand_answer answer = {.pid = -1};
+    struct messenger_answer answer = {.pid = -1};
     int pidfd = -1;
 
-    if (go_there(errand) == 0)
-        answer.pid = clone_child(CLONE_PARENT | errand->flags, errand->cgroup_fd, &pidfd);
+    if (setns(build->plan.ns_fds[PLAN_NS_PID], 0) == 0)
+        answer.pid = process_clone(CLONE_PARENT, cgroup_fd, &pidfd);
     if (answer.pid == 0) {
         close(answer_fd); /* or the end of a messenger that dies would not be seen */
-        errand->become(&errand->build->plan);
+        launch_child(&build->plan);
     }
-    if (answer.pid < 0)
-        answer.error = errno;
-    else if (errand->map) {
-        errno = ESRCH;
-        answer.pid = process_number(TREE_PROC, pidfd);
-        if (answer.pid == 0 || write_maps(errand->build, TREE_PROC, answer.pid) < 0) {
-            answer = (struct errand_answer){.pid = -1, .error = errno};
-            pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
-        }
-    }
+    answer.error = errno;
     IGNORE_RESULT(write(answer_fd, &answer, sizeof(answer)) != (ssize_t)sizeof(answer));
     _exit(0);
 }
 
-/* Returns the messenger's pid, or -1 with errno. */
-static pid_t start_messenger(const struct supervisor *supervisor, const struct errand *errand,
-                             int answer_fd)
+/* What the messenger says before it ends. */
+static struct messenger_answer hear_messenger(pid_t messenger, int answer_fd)
 {
-    bool step = errand->live_in >= 0 && supervisor->can_step;
+    struct messenger_answer answer = {.pid = -1, .error = ECHILD};
 
-    if (step && setns(errand->live_in, CLONE_NEWPID) < 0)
-        return -1;
-    pid_t messenger = fork();
-    if (messenger == 0) {
-        /* Who cannot step takes one more process to get there. */
-        if (errand->live_in >= 0 && !step) {
-            int pidfd;
-            pid_t second = setns(errand->live_in, CLONE_NEWPID) < 0
-                               ? -1
-                               : clone_child(CLONE_PARENT, -1, &pidfd);
-            if (second != 0) {
-                struct errand_answer note = {.pid = second, .is_second = true};
-                if (second < 0)
-                    note = (struct errand_answer){.pid = -1, .error = errno};
-                IGNORE_RESULT(write(answer_fd, &note, sizeof(note)) != (ssize_t)sizeof(note));
-                _exit(0);
-            }
-        }
-        run_errand(errand, answer_fd);
-    }
-    if (step)
-        namespaces_return(supervisor->pid_ns_fd, CLONE_NEWPID);
-    return messenger;
-}
-
-/* The last word of the messengers; they are gone then. */
-static struct errand_answer hear_messengers(pid_t messenger, int answer_fd)
-{
-    const uint64_t deadline_ns = clock_after_ns(MESSENGER_LIMIT_NS);
-    struct errand_answer heard, answer = {.pid = -1, .error = ECHILD};
-    pid_t second = -1;
-
-    while (fd_wait(answer_fd, POLLIN, deadline_ns) > 0 &&
-           read(answer_fd, &heard, sizeof(heard)) == (ssize_t)sizeof(heard)) {
-        if (heard.is_second)
-            second = heard.pid;
-        else
-            answer = heard;
-    }
+    if (fd_wait(answer_fd, POLLIN, clock_after_ns(MESSENGER_LIMIT_NS)) <= 0 ||
+        read(answer_fd, &answer, sizeof(answer)) != (ssize_t)sizeof(answer))
+        answer = (struct messenger_answer){.pid = -1, .error = ECHILD};
     kill(messenger, SIGKILL);
     IGNORE_RESULT(waitpid(messenger, NULL, 0) < 0);
-    if (second > 0) {
-        kill(second, SIGKILL);
-        IGNORE_RESULT(waitpid(second, NULL, 0) < 0);
-    }
     return answer;
 }
 
 /* Returns the child's pid and its pidfd, or -1 with errno. */
-static pid_t send_messenger(struct supervisor *supervisor, const struct errand *errand,
+static pid_t send_messenger(struct supervisor *supervisor, struct build *build, int cgroup_fd,
                             int *ret_pidfd)
 {
-    struct errand_answer answer = {.pid = -1};
+    struct messenger_answer answer = {.pid = -1};
     int fds[2];
 
     if (fd_pipe(fds) < 0)
         return -1;
-    pid_t messenger = start_messenger(supervisor, errand, fds[1]);
+    pid_t messenger = fork();
+    if (messenger == 0)
+        run_errand(build, cgroup_fd, fds[1]);
     answer.error = errno;
     close(fds[1]);
     if (messenger > 0)
-        answer = hear_messengers(messenger, fds[0]);
+        answer = hear_messenger(messenger, fds[0]);
     close(fds[0]);
     if (answer.pid > 0)
         *ret_pidfd = pidfd_open(answer.pid, 0);
@@ -607,8 +512,8 @@ static int plan_ids(struct supervisor *supervisor, const struct sandbox_cell *ce
     return 0;
 }
 
-/* proc is where the caller finds the processes of the host. 0, or -1 with errno. */
-static int write_maps(const struct build *build, const char *proc, pid_t pid)
+/* 0, or -1 with errno. */
+static int write_maps(const struct build *build, pid_t pid)
 {
     const struct {
         const char *file, *text;
@@ -620,7 +525,7 @@ static int write_maps(const struct build *build, const char *proc, pid_t pid)
 
     for (size_t i = 0; i < ARRAY_LENGTH(files); i++) {
         char path[64];
-        snprintf(path, sizeof(path), "%s/%d/%s", proc, (int)pid, files[i].file);
+        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, files[i].file);
         if (files[i].text && fd_write_file(path, files[i].text) < 0)
             return -1;
     }
@@ -634,13 +539,12 @@ static pid_t clone_init_by_stepping(struct supervisor *supervisor, struct sandbo
 {
     if (setns(supervisor->runtimes[cell->start.language].mount_ns_fd, CLONE_NEWNS) < 0)
         return -1;
-    pid_t pid =
-        clone_child(supervisor->namespaces, cgroup_cell_clone_fd(cell->cgroup), &cell->init_pidfd);
+    pid_t pid = process_clone(supervisor->namespaces, cgroup_cell_clone_fd(cell->cgroup),
+                              &cell->init_pidfd);
     if (pid == 0)
         setup_child(&build->plan);
     namespaces_return(supervisor->mount_ns_fd, CLONE_NEWNS);
-    if (pid > 0 && (supervisor->namespaces & CLONE_NEWUSER) &&
-        write_maps(build, "/proc", pid) < 0) {
+    if (pid > 0 && (supervisor->namespaces & CLONE_NEWUSER) && write_maps(build, pid) < 0) {
         cell->init_pid = pid;
         return -1;
     }
@@ -649,23 +553,26 @@ static pid_t clone_init_by_stepping(struct supervisor *supervisor, struct sandbo
 
 /* A cell whose interpreter a zygote forks lies in the zygote's namespaces: only
  * there has the zygote the power to put a process into it. */
-static pid_t clone_init_by_messenger(struct supervisor *supervisor, struct sandbox_cell *cell,
-                                     struct build *build)
+static pid_t clone_init_by_maker(struct supervisor *supervisor, struct sandbox_cell *cell,
+                                 const struct build *build)
 {
-    const struct zygote *zygote = cell->zygote;
-    const struct errand errand = {
-        .live_in = zygote->pid_ns_fd,
-        .enter = {supervisor->runtimes[cell->start.language].mount_ns_fd, zygote->user_ns_fd,
-                  cell->net.ns_fd},
-        .uid = zygote->cell->uid,
-        .gid = zygote->cell->uid,
+    struct maker_order order = {
+        .plan = build->plan,
         .flags = supervisor->namespaces & ~(cell->net_used ? CLONE_NEWNET : 0u),
-        .cgroup_fd = -1, /* which the kernel would not let that user enter */
-        .become = setup_child,
-        .map = true,
-        .build = build,
     };
-    return send_messenger(supervisor, &errand, &cell->init_pidfd);
+
+    memcpy(order.uid_map, build->uid_map, sizeof(order.uid_map));
+    memcpy(order.gid_map, build->gid_map, sizeof(order.gid_map));
+    pid_t pid = maker_clone(&cell->zygote->maker, &order, cell->net_used ? cell->net.ns_fd : -1,
+                            &cell->init_pidfd);
+    if (pid < 0) { /* one may have been made all the same */
+        int error = errno;
+        supervisor->has_strays = true;
+        if (cell->zygote->maker.socket < 0)
+            zygote_lose(supervisor, cell->zygote);
+        errno = error;
+    }
+    return pid;
 }
 
 static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell,
@@ -674,7 +581,7 @@ static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell
     build->plan.namespaces = supervisor->namespaces;
     build->plan.cgroup_ns = supervisor->cgroup_ns;
     build->plan.layers = cell->layers | namespaces_layers(supervisor);
-    return cell->zygote ? clone_init_by_messenger(supervisor, cell, build)
+    return cell->zygote ? clone_init_by_maker(supervisor, cell, build)
                         : clone_init_by_stepping(supervisor, cell, build);
 }
 
@@ -745,25 +652,11 @@ static pid_t clone_run_by_stepping(struct supervisor *supervisor, struct sandbox
 {
     if (setns(build->plan.ns_fds[PLAN_NS_PID], CLONE_NEWPID) < 0)
         return -1;
-    pid_t pid = clone_child(0, cgroup_cell_clone_fd(cell->cgroup), &cell->run_pidfd);
+    pid_t pid = process_clone(0, cgroup_cell_clone_fd(cell->cgroup), &cell->run_pidfd);
     if (pid == 0)
         launch_child(&build->plan);
     namespaces_return(supervisor->pid_ns_fd, CLONE_NEWPID);
     return pid;
-}
-
-/* An ordinary user may not come back into the host's pid namespace. */
-static pid_t clone_run_by_messenger(struct supervisor *supervisor, struct sandbox_cell *cell,
-                                    struct build *build)
-{
-    const struct errand errand = {
-        .live_in = -1,
-        .enter = {build->plan.ns_fds[PLAN_NS_PID], -1, -1},
-        .cgroup_fd = cgroup_cell_clone_fd(cell->cgroup),
-        .become = launch_child,
-        .build = build,
-    };
-    return send_messenger(supervisor, &errand, &cell->run_pidfd);
 }
 
 static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
@@ -772,8 +665,10 @@ static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, s
     cell->deadline_ns = clock_after_ns(cell->zygote ? ZYGOTE_ANSWER_NS : CELL_START_LIMIT_NS);
     if (cell->zygote)
         return zygote_order(cell->zygote, cell, &build->plan, err);
-    pid_t pid = supervisor->can_step ? clone_run_by_stepping(supervisor, cell, build)
-                                     : clone_run_by_messenger(supervisor, cell, build);
+    pid_t pid = supervisor->can_step
+                    ? clone_run_by_stepping(supervisor, cell, build)
+                    : send_messenger(supervisor, build, cgroup_cell_clone_fd(cell->cgroup),
+                                     &cell->run_pidfd);
     if (pid < 0)
         return err_fork(err, HUTCH_ERR_ISOLATION, errno, "clone the interpreter's process");
     cell->run_pid = pid;

@@ -8,6 +8,8 @@
 #include "proc_text.h"
 
 #include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,4 +48,15 @@ bool process_reap(int pidfd, int *ret_status, struct rusage *ret_usage)
         *ret_status |= info.si_code == CLD_DUMPED ? WCOREFLAG : 0;
     }
     return true;
+}
+
+pid_t process_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
+{
+    struct clone_args args = {
+        .flags = flags | CLONE_PIDFD | (cgroup_fd >= 0 ? CLONE_INTO_CGROUP : 0ULL),
+        .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
+        .exit_signal = flags & CLONE_PARENT ? 0 : SIGCHLD, /* then the parent's counts */
+        .cgroup = cgroup_fd >= 0 ? (unsigned)cgroup_fd : 0,
+    };
+    return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }

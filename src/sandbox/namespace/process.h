@@ -5,6 +5,7 @@
 #include "base/attrs.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -14,3 +15,7 @@ pid_t process_number(const char *proc, int pidfd);
 /* Takes the status of a dead child (as waitpid gives it) and what it used, and
  * says that it is gone. False while it lives. Both results may be NULL. */
 bool process_reap(int pidfd, int *ret_status, struct rusage *ret_usage);
+
+/* fork with CLONE_* flags, a pidfd, and on cgroup v2 straight into the group of
+ * cgroup_fd, -1 for none. The child returns 0. Both processes are single-threaded. */
+pid_t process_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd);

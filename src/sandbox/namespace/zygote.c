@@ -32,6 +32,7 @@ static struct zygote *zygote_new(struct zygote_place *place)
     zygote->place = place;
     zygote->runtime = place->runtime;
     zygote->socket = zygote->log_fd = zygote->user_ns_fd = zygote->pid_ns_fd = -1;
+    zygote->maker = MAKER_NONE;
     return zygote;
 }
 
@@ -59,6 +60,7 @@ void zygote_free(struct supervisor *supervisor, struct zygote *zygote)
     leave_place(zygote);
     supervisor_close(supervisor, &zygote->socket);
     supervisor_close(supervisor, &zygote->log_fd);
+    maker_end(&zygote->maker);
     fd_close(&zygote->user_ns_fd);
     fd_close(&zygote->pid_ns_fd);
     net_store_close(&zygote->nets);
@@ -150,6 +152,7 @@ void zygote_retire(struct supervisor *supervisor, struct zygote *zygote)
     zygote->guests++; /* so that it stays to the end of this */
     net_store_close(&zygote->nets);
     leave_place(zygote);
+    maker_end(&zygote->maker);
     supervisor_close(supervisor, &zygote->socket); /* its process ends by that */
     if (zygote->order_count > 0)                   /* it may have made a process and not said so */
         supervisor->has_strays = true;
@@ -178,6 +181,20 @@ void zygote_leave(struct supervisor *supervisor, struct zygote *zygote)
 {
     if (--zygote->guests == 0 && zygote->state == ZYGOTE_RETIRED)
         cell_abandon(supervisor, zygote->cell);
+}
+
+static int start_maker(const struct supervisor *supervisor, struct zygote *zygote)
+{
+    const struct maker_place place = {
+        .can_step = supervisor->can_step,
+        .pid_ns_fd = zygote->pid_ns_fd,
+        .mount_ns_fd = zygote->runtime->mount_ns_fd,
+        .user_ns_fd = zygote->user_ns_fd,
+        .own_pid_ns_fd = supervisor->pid_ns_fd,
+        .uid = zygote->cell->uid,
+        .gid = zygote->cell->uid,
+    };
+    return maker_start(&place, &zygote->maker);
 }
 
 /* ---- orders ------------------------------------------------------------- */
@@ -221,8 +238,12 @@ void zygote_handle(struct supervisor *supervisor, struct zygote *zygote)
         return;
     }
     if (zygote->state == ZYGOTE_STARTING && count == 0) {
-        zygote->state = ZYGOTE_READY;
         zygote->cell->deadline_ns = NO_DEADLINE;
+        if (start_maker(supervisor, zygote) < 0) {
+            zygote_lose(supervisor, zygote);
+            return;
+        }
+        zygote->state = ZYGOTE_READY;
         if (zygote == zygote->place->successor)
             zygote_retire(supervisor, zygote->place->zygote);
         return;
@@ -274,7 +295,8 @@ static bool is_known(const struct supervisor *supervisor, pid_t pid)
     for (size_t i = 0; i < LIMIT_CELLS; i++) {
         const struct sandbox_cell *cell = supervisor->cells[i];
         if (cell && ((cell->init_pidfd >= 0 && cell->init_pid == pid) ||
-                     (cell->run_pidfd >= 0 && cell->run_pid == pid)))
+                     (cell->run_pidfd >= 0 && cell->run_pid == pid) ||
+                     (cell->zygote_of && cell->zygote_of->maker.pid == pid)))
             return true;
     }
     for (size_t i = 0; i < PROTO_LANGUAGE_COUNT; i++) {

@@ -17,6 +17,7 @@
  */
 #pragma once
 
+#include "maker.h"
 #include "net.h"
 #include "plan.h"
 #include "supervisor.h"
@@ -34,6 +35,7 @@ struct zygote {
     int socket;                                     /* to its process; -1 once retired */
     int log_fd;                                     /* what it prints; -1 once it has closed it */
     int user_ns_fd, pid_ns_fd;                      /* where its cells are made */
+    struct maker maker;                             /* of these, once it is ready */
     struct sandbox_cell *orders[ZYGOTE_ORDERS_MAX]; /* a ring */
     size_t first_order, order_count;
     size_t guests;         /* cells in its namespaces */
