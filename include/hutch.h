@@ -127,12 +127,13 @@ HUTCH_PUBLIC uint32_t hutch_layer_from_name(const char *name);
 
 typedef struct hutch_engine hutch_engine;
 
-/* How far an engine prepares cells of Python ahead of requests. The first run of
- * an engine always starts an interpreter; from the second on a zygote, one warm
- * interpreter, forks those of the cells. Other languages start one each time. */
+/* How far an engine prepares cells ahead of requests. The first run in a language
+ * always starts an interpreter; from the second on cells of Python are forked from a
+ * zygote, one warm interpreter. A shell is started each time. */
 enum hutch_warmth {
-    HUTCH_PARKED = 0, /* some cells wait for requests; fork when none is left */
-    HUTCH_FORKED = 1, /* fork when the request is there */
+    HUTCH_PARKED = 0, /* some cells of Python and JavaScript wait for requests; when none is
+                         left, Python is forked and JavaScript started */
+    HUTCH_FORKED = 1, /* none wait: Python is forked when the request is there */
     HUTCH_COLD = 2,   /* start an interpreter for each request */
 };
 

@@ -73,7 +73,7 @@ void zygote_retire(struct supervisor *supervisor, struct zygote *zygote);
 /* Its process is dead, or not what it should be. */
 void zygote_lose(struct supervisor *supervisor, struct zygote *zygote);
 
-/* Takes the status of children that a zygote or a messenger made and died before it
+/* Takes the status of children that a zygote, a maker or a messenger made and died before it
  * said so: a cell cannot go before all of its processes have, nor a zygote's before
  * those of its cells. Called in every round of the loop; returns when it wants to
  * be called next. */
