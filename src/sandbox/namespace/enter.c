@@ -98,7 +98,8 @@ static void enter_cell(const struct cell_plan *plan)
     if (setns(plan->ns_fds[PLAN_NS_MOUNT], CLONE_NEWNS) < 0)
         child_fail(plan, CHILD_ENTER, errno);
     child_set_ids(plan);
-    if (chroot("/root") < 0 || chdir(CELL_HOME) < 0)
+    /* Of a zygote's mount namespace it is the root already: setup.c. */
+    if ((plan->kind != PROTO_ZYGOTE && chroot("/root") < 0) || chdir(CELL_HOME) < 0)
         child_fail(plan, CHILD_CHROOT, errno);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         child_fail(plan, CHILD_DEATH_SIGNAL, errno);

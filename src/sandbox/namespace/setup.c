@@ -138,6 +138,16 @@ static void tell_launch(const struct cell_plan *plan)
         child_fail(plan, CHILD_WAIT_READY, errno);
 }
 
+/* What a zygote has mapped is named, in the cells of its children, by the path from the
+ * root of the zygote's mount namespace: so that has to be the cell's root. */
+static int pivot_root_into_cell(void)
+{
+    if (mount("/root", "/root", NULL, MS_BIND | MS_REC, NULL) < 0 || chdir("/root") < 0 ||
+        syscall(SYS_pivot_root, ".", ".") < 0)
+        return -1;
+    return umount2(".", MNT_DETACH);
+}
+
 /* PID 1's table of mounts is open to everyone in the cell, so it gets the same
  * root as they have, where the tree's own mount does not show. Returns a
  * descriptor of hutch-init, which lies outside. */
@@ -146,7 +156,8 @@ static int enter_root(const struct cell_plan *plan)
     int init_fd = open("/init", O_PATH | O_CLOEXEC);
     if (init_fd < 0)
         child_fail(plan, CHILD_EXEC_INIT, errno);
-    if (chroot("/root") < 0 || chdir("/") < 0)
+    int entered = plan->kind == PROTO_ZYGOTE ? pivot_root_into_cell() : chroot("/root");
+    if (entered < 0 || chdir("/") < 0)
         child_fail(plan, CHILD_CHROOT, errno);
     return init_fd;
 }
