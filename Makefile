@@ -9,7 +9,8 @@
 #   make check-faults  up to 120 fallible calls of each process failing, 200 kills of
 #                      cold cells and of warm ones
 #   make check-fuzz    each fuzz target for twenty seconds
-#   make check-user    the command line's conformance as an ordinary user
+#   make check-user    the command line's conformance as an ordinary user, and javascript
+#                      in a parked node
 #   make check-fresh   demo and check on a freshly made minimal Debian 12
 #   make check-vm      the suites on cgroup v2 under systemd, in a virtual machine
 #   make install       PREFIX=/usr/local DESTDIR=

@@ -8,7 +8,8 @@
 #                 fuzz suite, for seconds
 # check.sh faults  the faults suite alone, more calls, 200 kills of cold and of warm cells
 # check.sh fuzz    the fuzz suite alone, for minutes
-# check.sh user    the suite long: the command line's conformance as an ordinary user
+# check.sh user    the suite long: the command line's conformance as an ordinary user, the
+#                 javascript runner's programs in a parked node
 # The last line is the total; the exit status says whether all is well.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1

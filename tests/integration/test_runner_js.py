@@ -83,16 +83,17 @@ def prepare(library, folder):
 
 
 WAYS = {"cold": channel.Engine, "parked": channel.ParkedEngine}
+WAY = os.environ.get("HUTCH_RUNNER_WAY", "cold")
 
 
-@pytest.fixture(params=WAYS)
-def start(request, library, tmp_path):
+@pytest.fixture
+def start(library, tmp_path):
     numbers = itertools.count()
     with contextlib.ExitStack() as engines:
 
         def start(stdin=subprocess.DEVNULL):
             cell = prepare(library, tmp_path / str(next(numbers)))
-            return engines.enter_context(WAYS[request.param](*cell, stdin))
+            return engines.enter_context(WAYS[WAY](*cell, stdin))
 
         yield start
 
