@@ -132,7 +132,7 @@ ssize_t fd_receive(int socket, void *data, size_t length, int *ret_fds, size_t *
     *count = collect(&message, ret_fds, *count);
     if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
         for (size_t i = 0; i < *count; i++)
-            close(ret_fds[i]);
+            close(TAKE_FD(ret_fds[i]));
         *count = 0;
         errno = EMSGSIZE;
         return -1;

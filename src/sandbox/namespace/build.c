@@ -194,9 +194,9 @@ static void request_rlimits(const struct sandbox_cell *cell,
     bool limit_data = !memory_by_cgroup && start->language != PROTO_JAVASCRIPT;
     rlim_t data = limit_data ? start->memory_bytes : RLIM_INFINITY;
 
-    rlimits[0] = (struct plan_rlimit){RLIMIT_CPU, {cpu, cpu + 1}};
-    rlimits[1] = (struct plan_rlimit){RLIMIT_NPROC, {processes, processes}};
-    rlimits[2] = (struct plan_rlimit){RLIMIT_DATA, {data, data}};
+    rlimits[0] = (struct plan_rlimit){RLIMIT_CPU, 0, {cpu, cpu + 1}};
+    rlimits[1] = (struct plan_rlimit){RLIMIT_NPROC, 0, {processes, processes}};
+    rlimits[2] = (struct plan_rlimit){RLIMIT_DATA, 0, {data, data}};
     clip_rlimits(rlimits, PARK_RLIMITS);
 }
 
@@ -206,17 +206,17 @@ static void plan_rlimits(struct cell_plan *plan, const struct sandbox_cell *cell
         /* Not 0: the kernel ignores that where a core handler is a pipe, and
          * starts the handler, a root process of the host, on a core that the
          * cell controls. At 1 it starts none. */
-        {RLIMIT_CORE, {1, 1}},
-        {RLIMIT_NOFILE, {OPEN_FILES, OPEN_FILES}},
-        {RLIMIT_STACK, {STACK_BYTES, STACK_BYTES_MAX}},
-        {RLIMIT_MEMLOCK, {MIB(8), MIB(8)}},
-        {RLIMIT_MSGQUEUE, {819200, 819200}},
+        {RLIMIT_CORE, 0, {1, 1}},
+        {RLIMIT_NOFILE, 0, {OPEN_FILES, OPEN_FILES}},
+        {RLIMIT_STACK, 0, {STACK_BYTES, STACK_BYTES_MAX}},
+        {RLIMIT_MEMLOCK, 0, {MIB(8), MIB(8)}},
+        {RLIMIT_MSGQUEUE, 0, {819200, 819200}},
         /* Counted with those of whoever started hutch, above all namespaces. */
-        {RLIMIT_SIGPENDING, {256, 256}},
-        {RLIMIT_AS, {RLIM_INFINITY, RLIM_INFINITY}},
-        {RLIMIT_FSIZE, {RLIM_INFINITY, RLIM_INFINITY}},
-        {RLIMIT_NICE, {0, 0}},
-        {RLIMIT_RTPRIO, {0, 0}},
+        {RLIMIT_SIGPENDING, 0, {256, 256}},
+        {RLIMIT_AS, 0, {RLIM_INFINITY, RLIM_INFINITY}},
+        {RLIMIT_FSIZE, 0, {RLIM_INFINITY, RLIM_INFINITY}},
+        {RLIMIT_NICE, 0, {0, 0}},
+        {RLIMIT_RTPRIO, 0, {0, 0}},
     };
     _Static_assert(ARRAY_LENGTH(fixed) + PARK_RLIMITS == PLAN_RLIMITS, "a limit is missing");
 

@@ -111,13 +111,19 @@ static void cell_free(struct supervisor *supervisor, struct sandbox_cell *cell)
     free(cell);
 }
 
+/* They point to the zygote, which goes with its cell. */
+static bool has_guests(const struct sandbox_cell *cell)
+{
+    return cell->zygote_of && cell->zygote_of->guests > 0;
+}
+
 /* Frees the cell once its processes and its cgroups are gone. The uid goes
  * last: nobody else gets it before. */
 static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
 {
     bool run_gone = reap(supervisor, &cell->run_pidfd, NULL, NULL);
     bool init_gone = reap(supervisor, &cell->init_pidfd, NULL, NULL);
-    if (!run_gone || !init_gone || cell->is_ordered)
+    if (!run_gone || !init_gone || cell->is_ordered || has_guests(cell))
         return;
     if (!cgroup_cell_remove(cell->cgroup)) {
         if (now_ns < cell->close_deadline_ns)
@@ -135,7 +141,7 @@ static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, u
 static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     pool_forget(cell);
-    if (cell->state == CELL_RUNNING) {
+    if (cell->state == CELL_RUNNING && cell->start.kind == PROTO_RUN) {
         supervisor->running--;
         supervisor->ended_ns = clock_now_ns();
     }
@@ -158,6 +164,7 @@ static void fail(struct supervisor *supervisor, struct sandbox_cell *cell,
     bool again = begins && is_warm && start_cold(supervisor, cell);
     if (!again)
         tell_failed(cell, error);
+    pool_log(supervisor, cell, error->message, strlen(error->message));
     cell_abandon(supervisor, cell);
 }
 
@@ -282,7 +289,7 @@ void cell_continue(struct supervisor *supervisor, struct sandbox_cell *cell,
 static bool start_cold(struct supervisor *supervisor, struct sandbox_cell *from)
 {
     struct hutch_error ignored;
-    bool wanted = from->event_fd >= 0 && supervisor->control_fd >= 0;
+    bool wanted = from->event_fd >= 0 && from->end == PROTO_END_EXIT && supervisor->control_fd >= 0;
     struct sandbox_cell *cell = wanted ? cell_new(supervisor, &ignored) : NULL;
 
     if (!cell)
@@ -300,10 +307,9 @@ static bool start_cold(struct supervisor *supervisor, struct sandbox_cell *from)
 
 struct sandbox_cell *cell_create_zygote(struct supervisor *supervisor,
                                         const struct proto_start *start, int fds[PROTO_FDS_MAX],
-                                        struct zygote *zygote)
+                                        struct zygote *zygote, struct hutch_error *err)
 {
-    struct hutch_error ignored;
-    struct sandbox_cell *cell = cell_new(supervisor, &ignored);
+    struct sandbox_cell *cell = cell_new(supervisor, err);
 
     if (!cell)
         return NULL;
@@ -313,9 +319,9 @@ struct sandbox_cell *cell_create_zygote(struct supervisor *supervisor,
     cell->fds[PROTO_FD_CHANNEL] = TAKE_FD(fds[PROTO_FD_CHANNEL]);
     cell->state = CELL_STARTING;
     cell->zygote_of = zygote;
-    if (supervisor_watch(supervisor, zygote->socket, WATCH_ZYGOTE, cell->index, &ignored) < 0 ||
-        supervisor_watch(supervisor, zygote->log_fd, WATCH_ZYGOTE_LOG, cell->index, &ignored) < 0 ||
-        cell_build(supervisor, cell, &ignored) < 0) {
+    if (supervisor_watch(supervisor, zygote->socket, WATCH_ZYGOTE, cell->index, err) < 0 ||
+        supervisor_watch(supervisor, zygote->log_fd, WATCH_ZYGOTE_LOG, cell->index, err) < 0 ||
+        cell_build(supervisor, cell, err) < 0) {
         cell->zygote_of = NULL; /* stays the caller's */
         begin_close(supervisor, cell);
         return NULL;
@@ -352,8 +358,10 @@ void cell_take_process(struct supervisor *supervisor, struct sandbox_cell *cell,
         try_free(supervisor, cell, clock_now_ns());
         return;
     }
-    if (pidfd < 0)
-        fail(supervisor, cell, error);
+    if (pidfd >= 0 && cell->run_pid == 0)
+        err_set(&err, HUTCH_ERR_HELPER, "what the zygote made is no process");
+    if (pidfd < 0 || cell->run_pid == 0)
+        fail(supervisor, cell, pidfd < 0 ? error : &err);
     else if (supervisor_watch(supervisor, pidfd, WATCH_CELL_RUN, cell->index, &err) < 0)
         fail(supervisor, cell, &err);
     else if (cell->report_fd < 0) /* its children had their say before */
@@ -392,8 +400,10 @@ static void tell_started(struct supervisor *supervisor, struct sandbox_cell *cel
         .begin_ns = cell->begin_ns,
     };
     cell->state = CELL_RUNNING;
-    supervisor->running++;
-    supervisor->started_ns = clock_now_ns();
+    if (cell->start.kind == PROTO_RUN) {
+        supervisor->running++;
+        supervisor->started_ns = clock_now_ns();
+    }
     tell(cell, &event);
     if (cell->start.kind == PROTO_RUN)
         supervisor->starts[cell->origin]++;
@@ -406,7 +416,7 @@ static void tell_started(struct supervisor *supervisor, struct sandbox_cell *cel
 static int send_request(struct supervisor *supervisor, struct sandbox_cell *cell,
                         struct hutch_error *err)
 {
-    struct park_go go;
+    struct park_go go = {.rlimits = {{0}}};
     const int fds[PARK_FDS_MAX] = {cell->fds[PROTO_FD_STDOUT], cell->fds[PROTO_FD_STDERR],
                                    cell->fds[PROTO_FD_CHANNEL], cell->fds[PROTO_FD_STDIN]};
 
@@ -470,7 +480,8 @@ static bool take_report(struct sandbox_cell *cell, bool *ret_end)
         return false;
     if (report.step == CHILD_READY) {
         cell->layers = report.layers;
-        begin_run(cell);
+        if (!cell_parks(cell)) /* else its time begins with the request */
+            begin_run(cell);
     } else if (cell->error.code == 0)
         cell_report_error(cell, &report, &cell->error);
     return true;
@@ -781,6 +792,10 @@ static void tick_sample(struct sandbox_cell *cell)
 
 void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
 {
+    if (cell->state == CELL_CLOSING && cell->is_ordered && now_ns >= cell->close_deadline_ns) {
+        zygote_lose(supervisor, cell->zygote); /* it does not answer */
+        return;
+    }
     if (cell->state == CELL_CLOSING) {
         try_free(supervisor, cell, now_ns);
         return;

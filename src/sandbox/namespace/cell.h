@@ -70,7 +70,7 @@ void cell_create(struct supervisor *supervisor, const struct proto_start *start,
 /* Makes the cell of a zygote, which takes over the descriptors. NULL when it cannot. */
 struct sandbox_cell *cell_create_zygote(struct supervisor *supervisor,
                                         const struct proto_start *start, int fds[PROTO_FDS_MAX],
-                                        struct zygote *zygote);
+                                        struct zygote *zygote, struct hutch_error *err);
 
 /* Makes a cell for a pool, without a request; zygote is NULL where the interpreter is
  * to be started. */

@@ -115,19 +115,45 @@ static int receive_order(struct maker_order *order, int *ret_net_fd)
     return 0;
 }
 
-NORETURN static void serve(const struct maker_place *place, int socket)
+/* Lets go of all descriptors of the supervisor but these, before anybody of the zygote's
+ * namespaces could reach them. */
+static int keep(int *const fds[], size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        *fds[i] = fcntl(*fds[i], F_DUPFD_CLOEXEC, MAKER_FD + (int)count);
+        if (*fds[i] < 0)
+            return -1;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (dup3(*fds[i], MAKER_FD + (int)i, O_CLOEXEC) < 0)
+            return -1;
+        *fds[i] = MAKER_FD + (int)i;
+    }
+    return close_range(MAKER_FD + (unsigned)count, ~0U, 0);
+}
+
+static int move_in(struct maker_place *place, int *socket)
+{
+    int *const fds[] = {socket, &place->mount_ns_fd, &place->user_ns_fd};
+
+    if (keep(fds, ARRAY_LENGTH(fds)) < 0)
+        _exit(1);
+    int settled = settle(place);
+    int error = errno;
+    close_range(MAKER_FD + 1, ~0U, 0);
+    errno = error;
+    return settled;
+}
+
+NORETURN static void serve(struct maker_place place, int socket)
 {
     struct maker_order order;
-    struct maker_reply reply = {.error = 0};
+    struct maker_reply reply = {.error = move_in(&place, &socket) < 0 ? errno : 0};
 
-    if (settle(place) < 0)
-        reply.error = errno;
     int pidfd = pidfd_open(getpid(), 0);
-    if (dup3(socket, MAKER_FD, O_CLOEXEC) < 0 && socket != MAKER_FD)
+    if (fd_send(MAKER_FD, &reply, sizeof(reply), &pidfd, pidfd >= 0) < 0 || reply.error != 0)
         _exit(1);
-    if (fd_send(MAKER_FD, &reply, sizeof(reply), &pidfd, pidfd >= 0) < 0 || reply.error != 0 ||
-        close_range(MAKER_FD + 1, ~0U, 0) < 0)
-        _exit(1);
+    fd_close(&pidfd);
     for (int net_fd; receive_order(&order, &net_fd) == 0;) {
         pidfd = -1;
         pid_t pid = make(&order, net_fd, &pidfd);
@@ -155,6 +181,7 @@ static int hear(const struct maker *maker, struct maker_reply *reply, int *ret_p
         return -1;
     if (fd_receive(maker->socket, reply, sizeof(*reply), ret_pidfd, &count) !=
         (ssize_t)sizeof(*reply)) {
+        fd_close(ret_pidfd);
         errno = EPIPE;
         return -1;
     }
@@ -175,10 +202,10 @@ static int bear(const struct maker_place *place, int socket)
     if (child == 0) {
         int pidfd;
         if (place->can_step)
-            serve(place, socket);
+            serve(*place, socket);
         if (setns(place->pid_ns_fd, CLONE_NEWPID) == 0 &&
             process_clone(CLONE_PARENT, -1, &pidfd) == 0)
-            serve(place, socket);
+            serve(*place, socket);
         _exit(0);
     }
     int error = errno;
@@ -245,7 +272,7 @@ void maker_end(struct maker *maker)
     if (maker->pidfd >= 0) {
         siginfo_t ignored;
         pidfd_send_signal(maker->pidfd, SIGKILL, NULL, 0);
-        IGNORE_RESULT(waitid(P_PIDFD, (id_t)maker->pidfd, &ignored, WEXITED) < 0);
+        IGNORE_RESULT(waitid(P_PIDFD, (id_t)maker->pidfd, &ignored, WEXITED | WNOHANG) < 0);
     }
     fd_close(&maker->pidfd);
     *maker = MAKER_NONE;

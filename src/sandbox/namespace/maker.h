@@ -43,7 +43,7 @@ struct maker_place {
     bool can_step; /* the caller can enter a pid namespace and come back */
     int pid_ns_fd, mount_ns_fd, user_ns_fd;
     int own_pid_ns_fd; /* to come back to */
-    uid_t uid;         /* 0: stays who it is */
+    uid_t uid;         /* of the host; 0: stays who it is */
     gid_t gid;
 };
 
@@ -57,5 +57,6 @@ MUST_CHECK int maker_start(const struct maker_place *place, struct maker *ret_ma
 MUST_CHECK pid_t maker_clone(struct maker *maker, const struct maker_order *order, int net_fd,
                              int *ret_pidfd);
 
-/* Ends it and takes its status; nothing is done for MAKER_NONE. */
+/* Ends it, and takes its status if that is there at once. Nothing is done for
+ * MAKER_NONE. */
 void maker_end(struct maker *maker);

@@ -53,9 +53,9 @@ void net_put(struct net_store *store, struct net *net)
 {
     if (net->ns_fd < 0)
         return;
-    if (store->count == NET_STORE_MAX) { /* the oldest may be full of sockets, or nobody's */
+    if (store->count == store->limit) { /* the oldest may be full of sockets, or nobody's */
         net_close(&store->nets[0]);
-        memmove(&store->nets[0], &store->nets[1], (NET_STORE_MAX - 1) * sizeof(store->nets[0]));
+        memmove(&store->nets[0], &store->nets[1], (store->count - 1) * sizeof(store->nets[0]));
         store->count--;
     }
     store->nets[store->count++] = *net;

@@ -23,10 +23,11 @@ struct net {
 #define NET_NONE ((struct net){.ns_fd = -1, .sockstat_fd = -1})
 
 #define NET_STORE_MAX 32
+#define NET_STORE_OWN 4 /* of a zygote that serves one owner */
 
 struct net_store {
     struct net nets[NET_STORE_MAX];
-    size_t count;
+    size_t count, limit; /* at most NET_STORE_MAX */
 };
 
 /* Opens the namespace of a process, as the proc of this process has it. 0 or -1

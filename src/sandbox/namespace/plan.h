@@ -39,6 +39,7 @@
 
 struct plan_rlimit {
     int resource;
+    int unused; /* no gap, in which memory of the supervisor would go along */
     struct rlimit limit;
 };
 

@@ -58,12 +58,17 @@ static size_t spare_places(const struct supervisor *supervisor)
     return places / LIMIT_PARKED_PART;
 }
 
+/* An owner's zygote takes a place like a cell that waits. */
 static size_t parked_in_all(const struct supervisor *supervisor)
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < supervisor->pool_count; i++)
-        count += supervisor->pools[i]->count + supervisor->pools[i]->expected;
+    for (size_t i = 0; i < supervisor->pool_count; i++) {
+        const struct pool *pool = supervisor->pools[i];
+        count += pool->count + pool->expected;
+        count += pool->own_zygotes.zygote ? 1 : 0;
+        count += pool->own_zygotes.successor ? 1 : 0;
+    }
     return count;
 }
 
@@ -245,7 +250,8 @@ static uint64_t tick_place(struct supervisor *supervisor, struct zygote_place *p
             retire(supervisor, place);
         return NO_DEADLINE;
     }
-    if (needs_one && place->runtime->state == RUNTIME_READY && spare_places(supervisor) > 0) {
+    if (needs_one && place->runtime->state == RUNTIME_READY &&
+        parked_in_all(supervisor) < spare_places(supervisor)) {
         if (now_ns < place->backoff.after_ns)
             return place->backoff.after_ns;
         zygote_start(supervisor, place);

@@ -323,12 +323,10 @@ static uint64_t tick_cells(struct supervisor *supervisor)
     uint64_t now_ns = clock_now_ns();
     uint64_t next_ns = NO_DEADLINE;
 
-    /* A cell may take another along when it goes. */
-    for (size_t i = 0, seen = 0, live = supervisor->cell_count; i < LIMIT_CELLS && seen < live;
-         i++) {
+    /* A cell may take another along when it goes, and another may come for it. */
+    for (size_t i = 0; i < LIMIT_CELLS; i++) {
         if (!supervisor->cells[i])
             continue;
-        seen++;
         cell_tick(supervisor, supervisor->cells[i], now_ns);
         if (supervisor->cells[i]) {
             uint64_t tick_ns = cell_next_tick(supervisor->cells[i]);

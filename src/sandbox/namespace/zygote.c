@@ -33,7 +33,39 @@ static struct zygote *zygote_new(struct zygote_place *place)
     zygote->runtime = place->runtime;
     zygote->socket = zygote->log_fd = zygote->user_ns_fd = zygote->pid_ns_fd = -1;
     zygote->maker = MAKER_NONE;
+    zygote->nets.limit = place == &place->runtime->zygotes ? NET_STORE_MAX : NET_STORE_OWN;
     return zygote;
+}
+
+/* As another user than the zygote: who makes a user namespace has every power over
+ * it, and over the maker the zygote shall have none. An ordinary user is but one. */
+static int start_maker(struct supervisor *supervisor, struct zygote *zygote,
+                       struct hutch_error *err)
+{
+    if (zygote->cell->uid != 0 && slots_acquire(supervisor->slots, &zygote->maker_uid, err) < 0)
+        return err->code;
+    const struct maker_place place = {
+        .can_step = supervisor->can_step,
+        .pid_ns_fd = zygote->pid_ns_fd,
+        .mount_ns_fd = zygote->runtime->mount_ns_fd,
+        .user_ns_fd = zygote->user_ns_fd,
+        .own_pid_ns_fd = supervisor->pid_ns_fd,
+        .uid = zygote->maker_uid,
+        .gid = zygote->maker_uid,
+    };
+    if (maker_start(&place, &zygote->maker) < 0)
+        return err_errno(err, HUTCH_ERR_ISOLATION, errno, "start the zygote's maker");
+    return 0;
+}
+
+static void end_maker(struct supervisor *supervisor, struct zygote *zygote)
+{
+    if (zygote->maker.pidfd >= 0) /* it may take a while to die */
+        supervisor->has_strays = true;
+    maker_end(&zygote->maker);
+    if (zygote->maker_uid != 0)
+        slots_release(supervisor->slots, zygote->maker_uid);
+    zygote->maker_uid = 0;
 }
 
 /* A successor takes over, ready or not. */
@@ -60,7 +92,7 @@ void zygote_free(struct supervisor *supervisor, struct zygote *zygote)
     leave_place(zygote);
     supervisor_close(supervisor, &zygote->socket);
     supervisor_close(supervisor, &zygote->log_fd);
-    maker_end(&zygote->maker);
+    end_maker(supervisor, zygote);
     fd_close(&zygote->user_ns_fd);
     fd_close(&zygote->pid_ns_fd);
     net_store_close(&zygote->nets);
@@ -120,12 +152,15 @@ void zygote_start(struct supervisor *supervisor, struct zygote_place *place)
     int fds[PROTO_FDS_MAX] = {-1, -1, -1, -1, -1};
     struct zygote *zygote = zygote_new(place);
 
+    struct hutch_error err = {.message = "no memory, pipes or sockets for a zygote"};
+
     if (zygote && open_ends(zygote, fds) == 0)
-        zygote->cell = cell_create_zygote(supervisor, &start, fds, zygote);
+        zygote->cell = cell_create_zygote(supervisor, &start, fds, zygote, &err);
     if (!zygote || !zygote->cell) {
         for (size_t i = 0; i < ARRAY_LENGTH(fds); i++)
             fd_close(&fds[i]);
         zygote_free(supervisor, zygote);
+        zygote_log(place, err.message, strlen(err.message));
         backoff_fail(&place->backoff);
         return;
     }
@@ -152,7 +187,7 @@ void zygote_retire(struct supervisor *supervisor, struct zygote *zygote)
     zygote->guests++; /* so that it stays to the end of this */
     net_store_close(&zygote->nets);
     leave_place(zygote);
-    maker_end(&zygote->maker);
+    end_maker(supervisor, zygote);
     supervisor_close(supervisor, &zygote->socket); /* its process ends by that */
     if (zygote->order_count > 0)                   /* it may have made a process and not said so */
         supervisor->has_strays = true;
@@ -181,20 +216,6 @@ void zygote_leave(struct supervisor *supervisor, struct zygote *zygote)
 {
     if (--zygote->guests == 0 && zygote->state == ZYGOTE_RETIRED)
         cell_abandon(supervisor, zygote->cell);
-}
-
-static int start_maker(const struct supervisor *supervisor, struct zygote *zygote)
-{
-    const struct maker_place place = {
-        .can_step = supervisor->can_step,
-        .pid_ns_fd = zygote->pid_ns_fd,
-        .mount_ns_fd = zygote->runtime->mount_ns_fd,
-        .user_ns_fd = zygote->user_ns_fd,
-        .own_pid_ns_fd = supervisor->pid_ns_fd,
-        .uid = zygote->cell->uid,
-        .gid = zygote->cell->uid,
-    };
-    return maker_start(&place, &zygote->maker);
 }
 
 /* ---- orders ------------------------------------------------------------- */
@@ -234,16 +255,18 @@ void zygote_handle(struct supervisor *supervisor, struct zygote *zygote)
     if (length < 0 && errno == EAGAIN)
         return;
     if (length != (ssize_t)sizeof(reply)) {
+        fd_close(&pidfd);
         zygote_lose(supervisor, zygote);
         return;
     }
     if (zygote->state == ZYGOTE_STARTING && count == 0) {
         zygote->cell->deadline_ns = NO_DEADLINE;
-        if (start_maker(supervisor, zygote) < 0) {
+        zygote->state = ZYGOTE_READY; /* no module can be why what follows fails */
+        if (start_maker(supervisor, zygote, &err) < 0) {
+            zygote_log(zygote->place, err.message, strlen(err.message));
             zygote_lose(supervisor, zygote);
             return;
         }
-        zygote->state = ZYGOTE_READY;
         if (zygote == zygote->place->successor)
             zygote_retire(supervisor, zygote->place->zygote);
         return;

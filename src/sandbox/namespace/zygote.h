@@ -36,6 +36,7 @@ struct zygote {
     int log_fd;                                     /* what it prints; -1 once it has closed it */
     int user_ns_fd, pid_ns_fd;                      /* where its cells are made */
     struct maker maker;                             /* of these, once it is ready */
+    uid_t maker_uid;                                /* of the host; 0: none of its own */
     struct sandbox_cell *orders[ZYGOTE_ORDERS_MAX]; /* a ring */
     size_t first_order, order_count;
     size_t guests;         /* cells in its namespaces */

@@ -147,10 +147,11 @@ static PyObject *serve(PyObject *module, PyObject *argument)
         pid_t pid = fork_into_cell(&plan, own_pid_ns, &pidfd);
         if (pid == 0)
             return PyBool_FromLong(has_request);
-        int code = reply(socket, pidfd, pid < 0 ? errno : 0);
+        int error = pid < 0 ? errno : 0;
+        close_plan(&plan); /* first: what is said to a dead child shall not seem to arrive */
+        int code = reply(socket, pidfd, error);
         if (pid > 0)
             close(pidfd);
-        close_plan(&plan);
         if (code < 0)
             break;
     }
