@@ -114,6 +114,11 @@ MAX_MEANINGS = 100  # of a name
 # never touched, it costs nothing.
 RESERVE_BYTES = 2 << 20
 
+# The interpreter lets go of this file's code when it has run, before it ends: to take
+# apart all that hangs on it would cost more than the rest of the end, of which
+# nothing is seen.
+own_code = sys._getframe().f_code
+
 # Numbers of the compiler's interface, see Include/cpython/compile.h and code.h.
 ONLY_AST = 0x400
 ALLOW_TOP_LEVEL_AWAIT = 0x2000
