@@ -111,8 +111,9 @@ MAX_MEANINGS = 100  # of a name
 
 # Memory that is given back when the program fails, so that one which ran out of
 # it still gets its report: more than an arena of the allocator, and as it is
-# never touched, it costs nothing.
+# never touched, it takes nothing.
 RESERVE_BYTES = 2 << 20
+reserve = []
 
 # The interpreter lets go of this file's code when it has run, before it ends: to take
 # apart all that hangs on it would cost more than the rest of the end, of which
@@ -157,9 +158,13 @@ class Channel:
     def __init__(self, fd):
         self.fd = fd
         self.exec_id = 0
+        self.attach()
+
+    def attach(self):
+        """To the socket that is there now, and for this process."""
         self.owner = getpid()
         self.socket = self._identify()
-        os.set_inheritable(fd, False)
+        os.set_inheritable(self.fd, False)
 
     def _identify(self):
         status = fstat(self.fd)
@@ -862,10 +867,11 @@ def is_event_loop(entry):
 # -- the zygote ----------------------------------------------------------------
 
 
-def become_zygote(flags, payload):
+def become_zygote(channel, flags, payload):
     """
     Makes of this process one that forks the interpreters of cells, see zygote.h.
-    Returns in each of these, in a cell of its own, when that has got its request.
+    Returns in each of these, in a cell of its own, when that has got its request. What
+    does not depend on the request is done before the wait for it.
     """
     module_path, _, names = payload.decode().partition("\0")
     names = [name for name in names.split(",") if name]
@@ -875,17 +881,19 @@ def become_zygote(flags, payload):
     quit_process[0] = zygote.quit
     if not in_cells:
         preload(names)
+    preloaded.update(sys.modules)
     for _ in range(REHEARSALS):
         rehearse()
-    preloaded.update(sys.modules)
     gc.collect()
     gc.freeze()
     collapse_memory(zygote)
     has_request = zygote.serve(WIRE_CHANNEL_FD)
     reseed()
     log = None if has_request else prepare(names if in_cells else ())
+    make_ready(channel)
     if zygote.park(log):
         replace_stdin()
+    channel.attach()
 
 
 def load_module(path):
@@ -972,53 +980,56 @@ def reseed():
 
 def rehearse():
     """
-    What a run does, with a program that does nothing: in the zygote, so that the
-    interpreter has adapted its own code, and in each of its children, so that they
-    have copies of what they will write to.
+    A run of a program that does nothing: in the zygote, so that the interpreter has
+    adapted its own code, and in each of its children, so that they have copies of what
+    they will write to. Nothing is left of it.
     """
-    source = b"import sys\nfor x in 'ab':\n    print(x, end='', file=None if x else x)\nsys.path\n"
+    source = b"import sys\nfor x in ('', 0, ''):\n    print(x or '', end='')\nsys.path\n"
+    module, argv, path = sys.modules["__main__"], sys.argv[:], sys.path[:]
     reading, writing = os.pipe()
     channel = Channel(writing)
     channel.send(WIRE_RUN, source)
     channel.fd = reading
-    source, tidy, _ = receive_request(channel, receive(channel))
+    frame = receive(channel)
     channel.fd = writing
-    program = Program(source, tidy)
-    store_program(program.source)
-    code = compile_program(program.source, parse_program(program.source))
-    names = {"__builtins__": builtins, "print": print_nothing}
+    main(channel, frame)
     try:
-        eval(code, names)
-        send_value(channel, names)
         raise SystemExit
     except BaseException as error:
         report(channel, error, True)
         exit_status(error)
+    # What ends is the last of the modules, so that __main__ stays in its place.
+    sys.modules[VALUE_NAME] = sys.modules["__main__"]
+    sys.modules["__main__"], sys.argv[:], sys.path[:] = module, argv, path
+    end_program()
+    sys.modules.pop(VALUE_NAME, None)  # it is still there if a module has started threads
+    ending.clear()
     os.unlink(PROGRAM)
     for fd in (reading, writing):
         close(fd)
-    os.getcwd()
-    flush_files()
-    flush_streams()
-    gc.collect()
-
-
-def print_nothing(*args, **kwargs):
-    print(end="")
 
 
 def leave():
     """
+    Ends the process, after all other handlers. Where it is not plain what is to be
+    done, it does nothing, and the interpreter goes on in its own way.
+    """
+    status = end_program()
+    if status is not None:
+        quit_process[0](status)
+
+
+def end_program():
+    """
     What the interpreter does at its end, but only to what is the program's: to take
-    the zygote's own objects apart as well would cost more than most programs. Runs
-    after all other handlers. Where it is not plain what is to be done, it does
-    nothing, and the interpreter goes on in its own way.
+    the zygote's own objects apart as well would cost more than most programs. Gives
+    the status to end with, or None.
     """
     status = ending.get(getpid())
     # Threads that still run are the interpreter's to stop before it takes away what
     # they use.
     if status is None or len(current_frames()) > 1 or not flush_streams():
-        return
+        return None
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         vars(sys).pop(name, None)
     flush_files()
@@ -1030,8 +1041,7 @@ def leave():
             empty(vars(module))
     module = None
     gc.collect()
-    if flush_streams():
-        quit_process[0](status)
+    return status if flush_streams() else None
 
 
 def empty(names):
@@ -1090,17 +1100,27 @@ def replace_stdin():
 # -- all of it -----------------------------------------------------------------
 
 
-def main():
+def wait_for_request():
+    """Returns the channel and the first frame of the request."""
     channel = open_channel()
     buffer_by_line()
     frame = receive(channel)
     if frame[0] == WIRE_ZYGOTE:
-        become_zygote(*frame[1:])
-        channel = open_channel()
+        become_zygote(channel, *frame[1:])
         frame = receive(channel)
+    else:
+        make_ready(channel)
+    return channel, frame
+
+
+def make_ready(channel):
+    """For a program; a zygote's child is then ready too, but for the socket."""
     watch_forks(channel)
+    reserve.append(bytes(RESERVE_BYTES))
+
+
+def main(channel, frame):
     source, tidy, gate = receive_request(channel, frame)
-    reserve = bytes(RESERVE_BYTES)
     compiled = False
     try:
         program = Program(source, tidy)
@@ -1122,7 +1142,7 @@ def main():
         send_value(channel, names)
         ending[getpid()] = 0
     except BaseException as error:
-        del reserve
+        reserve.clear()
         stop_tracing(None)
         stop_profiling(None)
         report(channel, error, compiled)
@@ -1132,4 +1152,4 @@ def main():
         raise
 
 
-main()
+main(*wait_for_request())
