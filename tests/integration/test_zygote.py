@@ -381,6 +381,166 @@ print("end")
     assert (result["exit_code"], result["signal"]) == (130, "SIGINT")
 
 
+ENDS = {
+    "handlers": """
+import atexit, weakref
+class Thing: pass
+thing = Thing()
+atexit.register(print, "first", end="")
+weakref.finalize(thing, print, "finalized")
+atexit.register(lambda: atexit.register(print, "registered late"))
+atexit.register(lambda: 1 / 0)
+atexit.register(print, "last")
+""",
+    "exits in handlers": """
+import atexit, sys
+atexit.register(print, "first")
+atexit.register(sys.exit, 3)
+atexit.register(exec, "raise SystemExit('text')")
+atexit.register(print, "last")
+""",
+    "a handler that ends the process": """
+import atexit, os
+atexit.register(print, "never")
+atexit.register(os._exit, 5)
+print("a line")
+""",
+    "a handler that forks": """
+import atexit, os
+def fork():
+    pid = os.fork()
+    if pid: os.waitpid(pid, 0)
+    print("child" if pid == 0 else "parent")
+atexit.register(print, "both")
+atexit.register(fork)
+""",
+    "a handler that starts threads": """
+import atexit, threading
+def start():
+    thread = threading.Thread(target=print, args=("thread",))
+    thread.start(); thread.join()
+atexit.register(start)
+""",
+    "a handler that looks around": """
+import atexit, sys, traceback, warnings
+def look():
+    print(sys._getframe().f_back, sys.modules["__main__"].look is look, sys.argv[1:])
+    traceback.print_stack()
+    warnings.warn("of a handler", stacklevel=2)
+atexit.register(look)
+""",
+    "a thread without threading": """
+import _thread, time
+_thread.start_new_thread(time.sleep, (5,))
+print("end", end="")
+""",
+    "threads before handlers": """
+import atexit, threading, time
+atexit.register(print, "handler")
+threading.Thread(target=lambda: (time.sleep(0.1), print("thread"))).start()
+""",
+    "cycles": """
+import gc
+class Noisy:
+    def __init__(self, name): self.name, self.me = name, self
+    def __del__(self): print("gone", self.name)
+def function(): return held
+old, held = Noisy("old"), [Noisy("held")]
+gc.collect()
+young = Noisy("young")
+""",
+    # The plain interpreter goes once more through what is nobody's, so in another order.
+    "many cycles, in any order": """
+class Noisy:
+    def __init__(self, name): self.name, self.me = name, self
+    def __del__(self): print("gone", self.name)
+for number in range(3000): Noisy(number)
+kept = [Noisy(-number) for number in range(2000)]
+""",
+    "frozen and thawed": """
+import gc
+class Noisy:
+    def __init__(self): self.me = self
+    def __del__(self): print("gone")
+Noisy()
+gc.freeze(); gc.unfreeze()
+""",
+    "a traceback": """
+def f(): g()
+def g(): raise ValueError("deep")
+f()
+""",
+    "a chain": """
+import atexit
+atexit.register(print, "handler")
+try: 1 / 0
+except ZeroDivisionError: [][0]
+""",
+    "recursion": """
+import sys
+def depth(n=1):
+    try: return depth(n + 1)
+    except RecursionError: return n
+print(abs(depth() - sys.getrecursionlimit()) < 10)
+""",
+    "sys.exit": "import atexit, sys; atexit.register(print, 'handler'); sys.exit(4)",
+    "an exit with text": "raise SystemExit('text')",
+    "output without a line's end": "import sys; print(1, end=''); sys.stdout.buffer.write(b'2'); sys.stderr.write('3')",
+    "a stream that is closed": "import sys; print(1); sys.stdout.close()",
+    "a stream that is replaced": "import io, sys; print(1); sys.stdout = io.StringIO(); print(2)",
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_ends_as_in_a_plain_interpreter(engines_of_ends, tmp_path, name):
+    program = tmp_path / "main.py"
+    program.write_text(ENDS[name])
+    plain = subprocess.run(["/usr/bin/python3", "-I", program], capture_output=True, text=True)
+    errors = plain.stderr.replace(str(program), "/run/main.py")
+    address = re.compile(r" at 0x[0-9a-f]+")
+    for one in engines_of_ends:
+        result = one.ask({"code": ENDS[name]})
+        printed, expected = result["stdout"], plain.stdout
+        if "in any order" in name:
+            printed, expected = sorted(printed.split("\n")), sorted(expected.split("\n"))
+        assert (printed, result["exit_code"]) == (expected, plain.returncode)
+        assert address.sub("", result["stderr"]) == address.sub("", errors)
+
+
+@pytest.fixture(scope="module")
+def engines_of_ends(cache_dir):
+    """One whose programs meet parked interpreters, and one that forks for each."""
+    parked, forked = Engine(cache_dir, "--parked", "2"), Engine(cache_dir, "--warmth", "1")
+    parked.warm_up(2)
+    wait_for(lambda: forked.run("pass") == "" and forked.zygote()["zygotes"] == 1)
+    yield parked, forked
+    for one in (parked, forked):
+        one.process.stdin.close()
+        assert one.process.wait(timeout=60) == 0
+        one.process.stdout.close()
+
+
+def test_nothing_is_left_of_rehearsals(engine):
+    """Neither names nor files, nor the channel to a child of the program."""
+    code = """
+import os, sys
+here = list(sys.modules).index("__main__") < list(sys.modules).index("io")
+print(here, "<value>" in sys.modules, sys.argv, sys.path.count(os.getcwd()), os.listdir("/run"))
+if os.fork() == 0:
+    print(os.path.exists("/proc/self/fd/1000"), flush=True)
+    os._exit(0)
+os.wait()
+print(os.get_inheritable(1000))
+6 * 7
+"""
+    cold, forked, parked = engine("--warmth", "2"), engine("--warmth", "1"), engine("--parked", "1")
+    wait_for(lambda: forked.run("pass") == "" and forked.zygote()["zygotes"] == 1)
+    parked.warm_up(1)
+    results = [one.ask({"code": code}) for one in (cold, forked, parked)]
+    assert len({result["stdout"] for result in results}) == 1, results
+    assert {result["value"] for result in results} == {"42"}, results
+
+
 def test_what_c_libraries_print_is_not_lost(engine):
     one = engine("--parked", "1")
     one.warm_up(1)
