@@ -158,8 +158,9 @@ struct hutch_engine_options {
                                default 4. They go when none came for a minute */
     const char *preload;    /* modules that Python cells find loaded, names with commas, at most
                                1 KiB; one that cannot be loaded is left out, see hutch_doctor.
-                               Modules that are not the distribution's are loaded by each waiting
-                               cell for itself, never by the zygote */
+                               Where others than the distribution's packages can be imported,
+                               each parked cell loads them for itself, never the zygote; a cell
+                               that is forked for a request is then without */
     bool zygote_per_owner;  /* owners share no zygote, and so no address layout and hash seed;
                                default false */
     uint32_t max_cells;     /* runs at once; 1 to 1024. Default, and the most whatever is said
@@ -433,12 +434,16 @@ HUTCH_PUBLIC void hutch_json_request_free(hutch_json_request *request);
  * JSON object: {"version", "can_run", "reason", "mend", "backends": [{"name",
  * "available", "reason"}], "layers": [{"name", "in_force", "reason", "mend"}],
  * "runtimes": [{"language", "interpreter", "available", "reason", "mend"}],
- * "cgroup": {"layout", "controllers"}, "scheduler": {"active", "waiting", "max_cells",
+ * "cgroup": {"layout", "controllers"}, "cells": {"starts": {"cold", "forked", "parked"},
+ * "warm": [{"language", "pools", "parked", "zygotes", "zygote_deaths", "log",
+ * "zygote_memory", "parked_memory"}]}, "scheduler": {"active", "waiting", "max_cells",
  * "queue_size", "memory_available_bytes", "memory_reserve_bytes", "memory_claimed_bytes",
  * "expected_bytes", "memory_pressure", "runnable", "runnable_limit", "held_back_by"}}.
  * "expected_bytes" is what a run with the default limits is expected to use,
  * "memory_pressure" a percentage, and "held_back_by" what another run would wait for now:
- * "cells", "memory", "pressure", "cpu" or null. *ret_json is the caller's, to be freed by
+ * "cells", "memory", "pressure", "cpu" or null. "starts" counts runs by how their
+ * interpreter came to be; "log" is what was printed last while a zygote or a parked cell
+ * got ready, such as why a module could not be loaded. *ret_json is the caller's, to be freed by
  * hutch_free. It succeeds on a host that cannot isolate: the report then says
  * why. Errors: NO_MEMORY, SYSTEM. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_doctor(hutch_engine *engine, char **ret_json,

@@ -125,7 +125,7 @@ def test_a_group_is_shared_by_as_many_as_fit():
 
 def test_more_than_the_processors_can_do():
     """All wait for their turn, and the time of none begins before."""
-    with Engine(threads=256) as engine:
+    with Engine("--max-cells", "4", threads=256) as engine:
         answers = engine.together([{"code": "print(1)", "timeout_seconds": 20}] * 256)
     for answer in answers:
         assert answer.get("result", answer).get("stdout") == "1\n", answer
