@@ -127,9 +127,12 @@ HUTCH_PUBLIC uint32_t hutch_layer_from_name(const char *name);
 
 typedef struct hutch_engine hutch_engine;
 
-/* How far an engine prepares cells ahead of requests. The first run in a language
- * always starts an interpreter; from the second on cells of Python are forked from a
- * zygote, one warm interpreter. A shell is started each time. */
+/* How far an engine prepares cells ahead of requests. The first runs in a language start
+ * an interpreter each. The second one begins a zygote of Python, one warm interpreter, from
+ * which cells are forked as soon as it is ready (a tenth of a second, or as long as its
+ * modules take to load), and the second one of an owner begins that owner's pool of parked
+ * cells. A shell is started each time. Cells of one zygote share its address layout and
+ * hash seed, those of other owners too: see zygote_per_owner, and SECURITY.md. */
 enum hutch_warmth {
     HUTCH_PARKED = 0, /* some cells of Python and JavaScript wait for requests; when none is
                          left, Python is forked and JavaScript started */
@@ -152,15 +155,20 @@ struct hutch_engine_options {
                                above it where groups can be made; for an ordinary user
                                on cgroup v2 a scope of the user's systemd */
     uint32_t uid_base;      /* first host uid for cells, as root; default 1879048192 */
-    uint32_t uid_count;     /* how many; 1 to 65536; default 4096 */
+    uint32_t uid_count;     /* how many; 1 to 65536; default 4096. Engines of one host share
+                               them, and each cell takes one until it is all gone: leave
+                               room for twice the runs at once */
     uint32_t warmth;        /* enum hutch_warmth */
     uint32_t parked_cells;  /* how many wait for each owner's requests while they come; 1 to 256,
-                               default 4. They go when none came for a minute */
-    const char *preload;    /* modules that Python cells find loaded, names with commas, at most
-                               1 KiB; one that cannot be loaded is left out, see hutch_doctor.
-                               Where others than the distribution's packages can be imported,
-                               each parked cell loads them for itself, never the zygote; a cell
-                               that is forked for a request is then without */
+                               default 4. They go when none came for a minute. In all no more
+                               than a quarter of the places for cells, and for the 64 owners
+                               who came last; the others' cells are forked */
+    const char *preload;    /* modules that Python cells find loaded, names with commas and
+                               without blanks, at most 1 KiB; one that cannot be loaded is
+                               left out, see hutch_doctor. Where others than the
+                               distribution's packages can be imported, each parked cell
+                               loads them for itself, never the zygote; a cell that is forked
+                               for a request is then without */
     bool zygote_per_owner;  /* owners share no zygote, and so no address layout and hash seed;
                                default false */
     uint32_t max_cells;     /* runs at once; 1 to 1024. Default, and the most whatever is said
@@ -308,8 +316,9 @@ struct hutch_request {
     enum hutch_backend backend;
     uint32_t require;                    /* mask of layers that must be in force */
     enum hutch_encoding output_encoding; /* how hutch_result_to_json gives stdout and stderr */
-    const char *owner;                   /* at most 64 bytes, or NULL; whose turn it is when
-                                            runs have to wait */
+    const char *owner;                   /* at most 64 bytes; NULL and "" are one owner. Parked
+                                            cells, networks that serve again and turns in the
+                                            queue are an owner's */
 
     bool tidy;                     /* take code as models write it; default false, see below */
     const struct hutch_gate *gate; /* for python only; default NULL: no gate */
