@@ -6,9 +6,9 @@
 #   make demo          installs what is missing, builds, shows what hutch does
 #   make check         installs what is missing, runs every test
 #   make check-long    the tests that take longer: the five that follow
-#   make check-faults  up to 120 fallible calls of each process failing, 200 kills of
+#   make check-faults  up to 80 fallible calls of each process failing, 200 kills of
 #                      cold cells and of warm ones
-#   make check-fuzz    each fuzz target for twenty seconds
+#   make check-fuzz    each fuzz target for ten seconds
 #   make check-user    the command line's conformance as an ordinary user, and javascript
 #                      in a parked node
 #   make check-fresh   demo and check on a freshly made minimal Debian 12

@@ -86,7 +86,7 @@ if ! tools/packages.sh build run check; then
 elif [ "${1:-}" = faults ]; then
     HUTCH_FAULTS=all faults
 elif [ "${1:-}" = fuzz ]; then
-    HUTCH_FUZZ_SECONDS=20 fuzz
+    HUTCH_FUZZ_SECONDS=10 fuzz
 elif [ "${1:-}" = user ]; then
     with_gcc --suite long
 else

@@ -188,7 +188,7 @@ def parse_options(arguments):
     add_options(parser)
     every = wants_all()
     parser.add_argument(
-        "--points", type=int, default=120 if every else 25, help="at most so many of a role; 0: all"
+        "--points", type=int, default=80 if every else 25, help="at most so many of a role; 0: all"
     )
     parser.add_argument(
         "--cold-points", type=int, default=30 if every else 2, help="the same with an empty cache"
