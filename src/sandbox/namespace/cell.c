@@ -804,6 +804,11 @@ void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_
         tick_sample(cell);
     if (now_ns < cell->deadline_ns)
         return;
+    /* Others are before it, and get their answers. */
+    if (cell->is_ordered && now_ns < cell->zygote->stirred_ns + ZYGOTE_ANSWER_NS) {
+        cell->deadline_ns = cell->zygote->stirred_ns + ZYGOTE_ANSWER_NS;
+        return;
+    }
     cell->deadline_ns = NO_DEADLINE;
     if (cell->is_ordered) { /* a zygote that does not answer */
         zygote_lose(supervisor, cell->zygote);

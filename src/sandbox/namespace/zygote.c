@@ -237,6 +237,8 @@ int zygote_order(struct zygote *zygote, struct sandbox_cell *cell, struct cell_p
         fds[i] = *places[i];
     if (fd_send(zygote->socket, &sent, sizeof(sent), fds, count) < 0)
         return err_errno(err, HUTCH_ERR_HELPER, errno, "send the cell to the zygote");
+    if (zygote->order_count == 0)
+        zygote->stirred_ns = clock_now_ns();
     zygote->orders[(zygote->first_order + zygote->order_count++) % ZYGOTE_ORDERS_MAX] = cell;
     cell->is_ordered = true;
     return 0;
@@ -279,6 +281,7 @@ void zygote_handle(struct supervisor *supervisor, struct zygote *zygote)
     struct sandbox_cell *cell = zygote->orders[zygote->first_order];
     zygote->first_order = (zygote->first_order + 1) % ZYGOTE_ORDERS_MAX;
     zygote->order_count--;
+    zygote->stirred_ns = clock_now_ns();
     err_errno(&err, HUTCH_ERR_HELPER, reply.error, "fork in the zygote");
     if (count == 1)
         zygote->place->backoff = BACKOFF_NONE;

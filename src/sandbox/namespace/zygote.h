@@ -23,7 +23,7 @@
 #include "supervisor.h"
 
 #define ZYGOTE_ORDERS_MAX 64                 /* that are not answered yet */
-#define ZYGOTE_ANSWER_NS (5 * NS_PER_SECOND) /* for one of them; then it is given up */
+#define ZYGOTE_ANSWER_NS (5 * NS_PER_SECOND) /* for the next of them; then it is given up */
 
 enum zygote_state { ZYGOTE_STARTING, ZYGOTE_READY, ZYGOTE_RETIRED };
 
@@ -39,6 +39,7 @@ struct zygote {
     uid_t maker_uid;                                /* of the host; 0: none of its own */
     struct sandbox_cell *orders[ZYGOTE_ORDERS_MAX]; /* a ring */
     size_t first_order, order_count;
+    uint64_t stirred_ns;   /* when it last answered, or got an order with none before it */
     size_t guests;         /* cells in its namespaces */
     struct net_store nets; /* of cells that are gone */
     uint64_t forks;
