@@ -97,7 +97,7 @@ class Suite:
 
         def find_standing():
             found = [p.pid for p in self.host.processes() if p.parent in supervisors]
-            return found if len(found) == 2 else []  # the zygote, and PID 1 of its cell
+            return found if len(found) == 3 else []  # the zygote, PID 1 of its cell, its maker
 
         host.until(find_standing, 10)
         self.host.standing = frozenset(find_standing())
