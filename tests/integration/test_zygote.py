@@ -299,6 +299,13 @@ def test_a_module_that_goes_wrong_in_cells(engine, python_with, text, request):
         assert one.run("import sys; print('odd' in sys.modules)") == "True\n"
 
 
+def test_the_time_that_modules_took_is_not_the_programs(engine, python_with):
+    busy = "import time\nwhile time.process_time() < 4: pass\n"
+    one = engine("--python", python_with("busy", busy), "--preload", "busy", "--parked", "1")
+    one.warm_up(1)
+    assert one.run("for _ in range(10**6): pass\nprint(1)", timeout_seconds=1) == "1\n"
+
+
 def test_a_zygote_that_ends_while_it_loads_leaves_that_to_the_cells(engine):
     one = engine("--preload", "numpy", "--parked", "1")
     one.run("pass")
