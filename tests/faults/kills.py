@@ -265,7 +265,7 @@ def main():
     parser.add_argument(
         "--kills",
         type=int,
-        default=200 if wants_all() else 40,
+        default=200 if wants_all() else 20,
         help="how many of cold cells, and how many of warm ones",
     )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
