@@ -36,6 +36,7 @@ BESIDE_EACH = 8  # one request to the engine beside for so many
 MAY_HARM = {
     "zygote": 0,
     "zygote-init": THREADS + IN_POOLS,
+    "maker": 0,
     "parked": 1,
     "parked-init": 1,
     "running": 1,
@@ -141,6 +142,8 @@ class Family:
             inits, interpreters = roles.setdefault(namespace, ([], []))
             if pids[1].split()[-1] == "1":
                 inits.append(pid)
+            elif status.startswith("Name:\thutch-superv"):
+                found["maker"].append(pid)
             elif "CapEff:\t0000000000200000" in status and len(pids[1].split()) == depth:
                 found["zygote"].append(pid)  # and not a child of it that is on its way
                 found["zygote-init"] = inits
@@ -169,6 +172,7 @@ class Family:
             "supervisor": 1,
             "zygote": 1,
             "zygote-init": 1,
+            "maker": 1,
             "parked": IN_POOLS,
             "parked-init": IN_POOLS,
             "running": 0,
