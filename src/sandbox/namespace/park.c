@@ -31,14 +31,15 @@ static bool stay_on_one(const struct parking *parking, const cpu_set_t *cpus)
     return parking->set_cpu(&one);
 }
 
-/* What getting ready took of the processor is not the program's. */
+/* What getting ready took of the processor is not the program's: whole seconds, as the
+ * limit has room for what is left over. */
 static rlim_t seconds_used(void)
 {
     struct rusage usage;
 
     if (getrusage(RUSAGE_SELF, &usage) < 0)
         return 0;
-    return (rlim_t)usage.ru_utime.tv_sec + (rlim_t)usage.ru_stime.tv_sec + 1;
+    return (rlim_t)usage.ru_utime.tv_sec + (rlim_t)usage.ru_stime.tv_sec;
 }
 
 static bool set_limits(const struct parking *parking, const struct park_go *go)
