@@ -19,6 +19,11 @@ uint64_t clock_after_ns(uint64_t interval_ns)
     return interval_ns >= NO_DEADLINE - now ? NO_DEADLINE : now + interval_ns;
 }
 
+uint64_t clock_sooner_ns(uint64_t one_ns, uint64_t other_ns)
+{
+    return one_ns < other_ns ? one_ns : other_ns;
+}
+
 int clock_poll_timeout(uint64_t deadline_ns)
 {
     if (deadline_ns == NO_DEADLINE)

@@ -14,6 +14,9 @@ uint64_t clock_now_ns(void);
 /* Now plus an interval, without overflow. */
 uint64_t clock_after_ns(uint64_t interval_ns);
 
+/* The earlier of two points in time. */
+uint64_t clock_sooner_ns(uint64_t one_ns, uint64_t other_ns);
+
 /* The time-out for poll(2) in ms until deadline_ns: rounded up, 0 when it has
  * passed, -1 for NO_DEADLINE. */
 int clock_poll_timeout(uint64_t deadline_ns);

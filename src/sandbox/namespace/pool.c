@@ -233,11 +233,6 @@ void pool_log(struct supervisor *supervisor, struct sandbox_cell *cell, const ch
 
 /* ---- in between --------------------------------------------------------- */
 
-static uint64_t sooner(uint64_t one_ns, uint64_t other_ns)
-{
-    return one_ns < other_ns ? one_ns : other_ns;
-}
-
 static uint64_t tick_place(struct supervisor *supervisor, struct zygote_place *place,
                            uint64_t now_ns)
 {
@@ -281,7 +276,7 @@ static uint64_t tick_pool(struct supervisor *supervisor, struct pool *pool, uint
         pool->runtime->state != RUNTIME_READY)
         return idle_ns;
     if (now_ns < pool->backoff.after_ns)
-        return sooner(pool->backoff.after_ns, idle_ns);
+        return clock_sooner_ns(pool->backoff.after_ns, idle_ns);
     if (now_ns < quiet_ns && pool->count > supervisor->parked_cells / LOW_MARK)
         return quiet_ns;
     cell_park(supervisor, pool, zygote);
@@ -296,15 +291,16 @@ uint64_t pool_tick(struct supervisor *supervisor)
     if (supervisor->control_fd < 0)
         return next_ns;
     for (size_t i = 0; i < PROTO_LANGUAGE_COUNT; i++)
-        next_ns = sooner(next_ns, tick_place(supervisor, &supervisor->runtimes[i].zygotes, now_ns));
+        next_ns = clock_sooner_ns(next_ns,
+                                  tick_place(supervisor, &supervisor->runtimes[i].zygotes, now_ns));
     for (size_t i = supervisor->pool_count; i-- > 0;) {
         struct pool *pool = supervisor->pools[i];
         if (now_ns >= pool->demand.used_ns + IDLE_NS) {
             remove_pool(supervisor, i);
             continue;
         }
-        next_ns = sooner(next_ns, tick_place(supervisor, &pool->own_zygotes, now_ns));
-        next_ns = sooner(next_ns, tick_pool(supervisor, pool, now_ns));
+        next_ns = clock_sooner_ns(next_ns, tick_place(supervisor, &pool->own_zygotes, now_ns));
+        next_ns = clock_sooner_ns(next_ns, tick_pool(supervisor, pool, now_ns));
     }
     return next_ns;
 }

@@ -329,8 +329,7 @@ static uint64_t tick_cells(struct supervisor *supervisor)
             continue;
         cell_tick(supervisor, supervisor->cells[i], now_ns);
         if (supervisor->cells[i]) {
-            uint64_t tick_ns = cell_next_tick(supervisor->cells[i]);
-            next_ns = tick_ns < next_ns ? tick_ns : next_ns;
+            next_ns = clock_sooner_ns(next_ns, cell_next_tick(supervisor->cells[i]));
         }
     }
     return next_ns;
@@ -348,26 +347,21 @@ static uint64_t tick_sweep(struct supervisor *supervisor)
     return supervisor->sweep_ns;
 }
 
-static uint64_t sooner(uint64_t one_ns, uint64_t other_ns)
-{
-    return one_ns < other_ns ? one_ns : other_ns;
-}
-
 static void run_loop(struct supervisor *supervisor)
 {
     uint64_t end_ns = NO_DEADLINE; /* once the engine is gone */
 
     for (;;) {
         uint64_t next_ns = pool_tick(supervisor); /* first: it makes and ends cells */
-        next_ns = sooner(next_ns, zygote_reap_strays(supervisor));
-        next_ns = sooner(next_ns, tick_cells(supervisor));
-        next_ns = sooner(next_ns, tick_sweep(supervisor));
+        next_ns = clock_sooner_ns(next_ns, zygote_reap_strays(supervisor));
+        next_ns = clock_sooner_ns(next_ns, tick_cells(supervisor));
+        next_ns = clock_sooner_ns(next_ns, tick_sweep(supervisor));
         if (supervisor->control_fd < 0) {
             if (end_ns == NO_DEADLINE)
                 end_ns = clock_after_ns(END_LIMIT_NS);
             if (supervisor->cell_count == 0 || clock_now_ns() >= end_ns)
                 return;
-            next_ns = sooner(next_ns, end_ns);
+            next_ns = clock_sooner_ns(next_ns, end_ns);
         }
         struct epoll_event events[EVENTS_PER_ROUND];
         int count =
