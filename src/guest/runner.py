@@ -931,13 +931,18 @@ def has_foreign_packages():
     return False
 
 
+def load(name):
+    """Imports a module; one that cannot be imported is gone without, and stderr says why."""
+    try:
+        __import__(name)
+    except BaseException as error:
+        show_exception(type(error), error, error.__traceback__)
+
+
 def preload(names):
-    """Imports them; what fails stands on stderr, and is gone without."""
+    """Imports what is to be there in each cell. Who forks cannot have more than one thread."""
     for name in names:
-        try:
-            __import__(name)
-        except BaseException as error:
-            show_exception(type(error), error, error.__traceback__)
+        load(name)
         if len(os.listdir("/proc/self/task")) > 1:
             write(2, f"hutch: {name} starts threads: it is loaded in each cell\n".encode())
             os._exit(WIRE_EXIT_FAILED)
@@ -951,10 +956,7 @@ def prepare(names):
     streams_before = sys.stdout, sys.stderr
     log = sys.stdout = sys.stderr = _io.StringIO()
     for name in names:
-        try:
-            __import__(name)
-        except BaseException as error:
-            show_exception(type(error), error, error.__traceback__)
+        load(name)
     sys.stdout, sys.stderr = streams_before
     preloaded.update(sys.modules)
     rehearse()
