@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/attrs.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "report.h"
 #include "wire.h"
@@ -84,8 +85,8 @@ struct backend_ops {
     /* Kills whatever is left and frees the handle; NULL is ignored. */
     void (*cell_free)(struct cell *cell);
 
-    /* The layers' state as one JSON object, see hutch_doctor(). */
-    int (*doctor)(struct backend *backend, char **ret_json, struct hutch_error *err);
+    /* Appends the layers' state, as members of the JSON object of hutch_doctor(). */
+    void (*doctor)(struct backend *backend, struct buf *out);
 
     /* Ends the backend: every cell, every helper process. NULL is ignored. */
     void (*free)(struct backend *backend);

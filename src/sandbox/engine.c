@@ -83,11 +83,9 @@ int hutch_doctor(hutch_engine *engine, char **ret_json, struct hutch_error *err)
     struct hutch_error local;
     err = err ? err : &local;
 
-    auto_free char *layers = NULL;
     auto_buf struct buf out = BUF_MAX(LIMIT_REPORT_BYTES);
-    if (engine->backend->ops->doctor(engine->backend, &layers, err) < 0)
-        return err->code;
-    buf_append(&out, layers, strlen(layers) - strlen("}"));
+    buf_append_text(&out, "{");
+    engine->backend->ops->doctor(engine->backend, &out);
     buf_append_text(&out, ",\"scheduler\":");
     scheduler_append_report(&engine->scheduler, &out);
     buf_append_text(&out, "}");

@@ -594,7 +594,7 @@ static int run_probe(struct namespace_backend *backend, struct probe *probe,
     return code;
 }
 
-static int namespace_doctor(struct backend *base, char **ret_json, struct hutch_error *err)
+static void namespace_doctor(struct backend *base, struct buf *out)
 {
     struct namespace_backend *backend = (struct namespace_backend *)base;
     struct probe probe = {0};
@@ -604,7 +604,7 @@ static int namespace_doctor(struct backend *base, char **ret_json, struct hutch_
     pthread_mutex_lock(&backend->lock);
     struct helper helper = backend->helper; /* its scope */
     pthread_mutex_unlock(&backend->lock);
-    return doctor_report(&backend->options, helper.scope, &probe, ret_json, err);
+    doctor_append_report(&backend->options, helper.scope, &probe, out);
 }
 
 /* ---- the backend ------------------------------------------------------- */

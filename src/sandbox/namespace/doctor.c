@@ -262,7 +262,7 @@ static void append_report(struct buf *out, const struct helper_options *options,
 
     if (failure && failure->code == HUTCH_ERR_ISOLATION)
         diagnose_namespaces(&diagnosis, failure->message);
-    buf_append_text(out, "{\"version\":");
+    buf_append_text(out, "\"version\":");
     json_append_text(out, hutch_version());
     append_flag(out, "can_run", !failure);
     append_field(out, "reason", reason);
@@ -275,22 +275,16 @@ static void append_report(struct buf *out, const struct helper_options *options,
     append_runtimes(out, options);
     append_cgroups(out, resources->cgroups);
     append_cells(out, &probe->status);
-    buf_append_text(out, "}");
 }
 
-int doctor_report(const struct helper_options *options, const char *scope,
-                  const struct probe *probe, char **ret_json, struct hutch_error *err)
+void doctor_append_report(const struct helper_options *options, const char *scope,
+                          const struct probe *probe, struct buf *out)
 {
     __attribute__((cleanup(resources_done))) struct resources resources = {
         .run_dir = -1,
         .record = SLOTS_RECORD_NONE,
     };
-    auto_buf struct buf out = BUF_MAX(LIMIT_REPORT_BYTES);
 
     resources_open(&resources, options, scope);
-    append_report(&out, options, probe, &resources);
-    if (buf_check(&out, err) < 0)
-        return err_context(err, "report as JSON");
-    *ret_json = TAKE_BUF(out).data;
-    return 0;
+    append_report(out, options, probe, &resources);
 }

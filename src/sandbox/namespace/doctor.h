@@ -2,7 +2,7 @@
 /* The report of hutch_doctor() for the namespace backend. */
 #pragma once
 
-#include "base/attrs.h"
+#include "base/buf.h"
 #include "helper.h"
 #include "proto.h"
 
@@ -13,7 +13,7 @@ struct probe {
     struct hutch_error failure; /* code != 0: there could be none */
 };
 
-/* Writes the report: scope is the helper's (helper.h). Reads the host's settings to say why a layer
- * is missing and what to do. *ret_json is the caller's. Errors: NO_MEMORY. */
-MUST_CHECK int doctor_report(const struct helper_options *options, const char *scope,
-                             const struct probe *probe, char **ret_json, struct hutch_error *err);
+/* Appends the members of the report's JSON object: scope is the helper's (helper.h). Reads the
+ * host's settings to say why a layer is missing and what to do. */
+void doctor_append_report(const struct helper_options *options, const char *scope,
+                          const struct probe *probe, struct buf *out);
