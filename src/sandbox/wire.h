@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 /* Raised whenever a frame changes; helpers of another version are refused. */
-#define WIRE_VERSION 3
+#define WIRE_VERSION 4
 
 #define WIRE_CHANNEL_FD 1000
 #define WIRE_CHANNEL_FD_NODE 15

@@ -5,7 +5,7 @@ import json
 import struct
 
 WIRE_ENV, WIRE_RUN, WIRE_VALUE, WIRE_ERROR, WIRE_VERDICT = 1, 2, 16, 17, 18
-PROTO_VERSION = 3
+PROTO_VERSION = 4
 
 TEXTS = [
     b"",
