@@ -18,14 +18,11 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #define CPU_QUOTA_PERIOD 1000u /* cpu_millis of one processor */
@@ -42,7 +39,7 @@ struct build {
     struct cell_plan plan;
     int report[2], ready[2], mapped[2], lifeline[2];
     int park[2];
-    char uid_map[ID_MAP_BYTES], gid_map[ID_MAP_BYTES];
+    struct id_maps maps;
 };
 
 /* A pid is that of the host. */
@@ -290,6 +287,16 @@ static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
     plan->argv[count] = NULL;
 }
 
+/* What the interpreter is started with. */
+static void plan_exec(struct cell_plan *plan, const struct runtime *runtime,
+                      const struct proto_start *start, unsigned cpus)
+{
+    plan_environment(plan, cpus);
+    if (plan->language == PROTO_JAVASCRIPT)
+        plan_node(plan, start, cpus);
+    plan_command(plan, runtime);
+}
+
 /* What lies in the tmpfs is memory that only a cgroup counts. */
 static uint64_t disk_bytes_of(const struct proto_start *start, uint32_t layers)
 {
@@ -349,10 +356,8 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
     if (plan->kind == PROTO_PROBE)
         plan_note_namespaces(plan);
     plan_rlimits(plan, cell);
-    plan_environment(plan, cpus);
-    if (plan->language == PROTO_JAVASCRIPT)
-        plan_node(plan, &cell->start, cpus);
-    plan_command(plan, &supervisor->runtimes[cell->start.language]);
+    if (!plan->forked)
+        plan_exec(plan, &supervisor->runtimes[cell->start.language], &cell->start, cpus);
 
     plan->report_fd = build->report[1];
     plan->ready_fds[0] = build->ready[0];
@@ -395,14 +400,19 @@ int cell_own_pipes(const struct sandbox_cell *cell, struct hutch_error *err)
     return 0;
 }
 
-static int make_cgroup(struct supervisor *supervisor, struct sandbox_cell *cell,
-                       struct hutch_error *err)
+struct cgroup_limits cell_cgroup_limits(const struct sandbox_cell *cell)
 {
-    const struct cgroup_limits limits = {
+    return (struct cgroup_limits){
         .memory_bytes = cell->start.memory_bytes,
         .max_processes = cell->max_processes + 1, /* hutch-init */
         .cpu_millis = cell->start.cpu_millis,
     };
+}
+
+static int make_cgroup(struct supervisor *supervisor, struct sandbox_cell *cell,
+                       struct hutch_error *err)
+{
+    const struct cgroup_limits limits = cell_cgroup_limits(cell);
 
     if (cgroup_cell_create(supervisor->cgroups, &limits, &cell->cgroup, err) < 0)
         return err->code;
@@ -499,35 +509,16 @@ static int plan_ids(struct supervisor *supervisor, const struct sandbox_cell *ce
         return err_set(err, HUTCH_ERR_ISOLATION,
                        "a cell would run as the host's root; run hutch as an ordinary user, or "
                        "give root CAP_SYS_ADMIN, CAP_SETUID and CAP_SETGID");
+    build->maps.deny_setgroups = !supervisor->is_root;
     build->plan.uid = is_zygote ? uid : CELL_UID;
     build->plan.gid = is_zygote ? gid : CELL_GID;
-    snprintf(build->uid_map, sizeof(build->uid_map), "%u %u %u\n", base ? base : build->plan.uid,
+    snprintf(build->maps.uid, sizeof(build->maps.uid), "%u %u %u\n", base ? base : build->plan.uid,
              base ? base : uid, count);
-    snprintf(build->gid_map, sizeof(build->gid_map), "%u %u %u\n", base ? base : build->plan.gid,
+    snprintf(build->maps.gid, sizeof(build->maps.gid), "%u %u %u\n", base ? base : build->plan.gid,
              base ? base : gid, count);
     if (!(supervisor->namespaces & CLONE_NEWUSER)) {
         build->plan.uid = uid;
         build->plan.gid = gid;
-    }
-    return 0;
-}
-
-/* 0, or -1 with errno. */
-static int write_maps(const struct build *build, pid_t pid)
-{
-    const struct {
-        const char *file, *text;
-    } files[] = {
-        {"uid_map", build->uid_map},
-        {"setgroups", build->plan.clear_groups ? NULL : "deny"},
-        {"gid_map", build->gid_map},
-    };
-
-    for (size_t i = 0; i < ARRAY_LENGTH(files); i++) {
-        char path[64];
-        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, files[i].file);
-        if (files[i].text && fd_write_file(path, files[i].text) < 0)
-            return -1;
     }
     return 0;
 }
@@ -544,7 +535,8 @@ static pid_t clone_init_by_stepping(struct supervisor *supervisor, struct sandbo
     if (pid == 0)
         setup_child(&build->plan);
     namespaces_return(supervisor->mount_ns_fd, CLONE_NEWNS);
-    if (pid > 0 && (supervisor->namespaces & CLONE_NEWUSER) && write_maps(build, pid) < 0) {
+    if (pid > 0 && (supervisor->namespaces & CLONE_NEWUSER) &&
+        process_write_maps("/proc", pid, &build->maps) < 0) {
         cell->init_pid = pid;
         return -1;
     }
@@ -558,11 +550,10 @@ static pid_t clone_init_by_maker(struct supervisor *supervisor, struct sandbox_c
 {
     struct maker_order order = {
         .plan = build->plan,
+        .maps = build->maps,
         .flags = supervisor->namespaces & ~(cell->net_used ? CLONE_NEWNET : 0u),
     };
 
-    memcpy(order.uid_map, build->uid_map, sizeof(order.uid_map));
-    memcpy(order.gid_map, build->gid_map, sizeof(order.gid_map));
     pid_t pid = maker_clone(&cell->zygote->maker, &order, cell->net_used ? cell->net.ns_fd : -1,
                             &cell->init_pidfd);
     if (pid < 0) { /* one may have been made all the same */

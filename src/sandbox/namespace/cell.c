@@ -433,11 +433,7 @@ static int limit_parked(const struct supervisor *supervisor, struct sandbox_cell
                         struct hutch_error *err)
 {
     cell->max_processes = cell_limit_processes(supervisor, cell);
-    const struct cgroup_limits limits = {
-        .memory_bytes = cell->start.memory_bytes,
-        .max_processes = cell->max_processes + 1, /* hutch-init */
-        .cpu_millis = cell->start.cpu_millis,
-    };
+    const struct cgroup_limits limits = cell_cgroup_limits(cell);
     return cgroup_cell_limit(cell->cgroup, &limits, err);
 }
 
@@ -823,5 +819,5 @@ uint64_t cell_next_tick(const struct sandbox_cell *cell)
 {
     if (cell->state == CELL_CLOSING)
         return clock_after_ns(CLOSE_RETRY_NS);
-    return cell->sample_ns < cell->deadline_ns ? cell->sample_ns : cell->deadline_ns;
+    return clock_sooner_ns(cell->sample_ns, cell->deadline_ns);
 }

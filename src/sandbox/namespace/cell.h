@@ -117,6 +117,9 @@ MUST_CHECK int cell_build(struct supervisor *supervisor, struct sandbox_cell *ce
  * told it. */
 MUST_CHECK int cell_check_limits(const struct proto_start *start, struct hutch_error *err);
 
+/* The limits of its cgroup: the request's, and room for what is not the program's. */
+struct cgroup_limits cell_cgroup_limits(const struct sandbox_cell *cell);
+
 /* The program's own user owns its pipes, or it could not open /dev/stdout. */
 MUST_CHECK int cell_own_pipes(const struct sandbox_cell *cell, struct hutch_error *err);
 

@@ -8,15 +8,10 @@
  * It enters the cell (enter.c) and becomes the interpreter once PID 1 has given
  * its powers up. Only async-signal-safe calls.
  */
-#include "cgroup.h"
 #include "guest/script.h"
 #include "plan.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 static void report_ready(const struct cell_plan *plan, uint32_t layers)

@@ -55,25 +55,6 @@ static int settle(const struct maker_place *place)
     return prctl(PR_SET_DUMPABLE, 1);
 }
 
-static int write_maps(const struct maker_order *order, pid_t pid)
-{
-    const struct {
-        const char *file, *text;
-    } files[] = {
-        {"uid_map", order->uid_map},
-        {"setgroups", order->plan.clear_groups ? NULL : "deny"},
-        {"gid_map", order->gid_map},
-    };
-
-    for (size_t i = 0; i < ARRAY_LENGTH(files); i++) {
-        char path[64];
-        snprintf(path, sizeof(path), TREE_PROC "/%d/%s", (int)pid, files[i].file);
-        if (files[i].text && fd_write_file(path, files[i].text) < 0)
-            return -1;
-    }
-    return 0;
-}
-
 /* Returns the child's pid, or -1 with errno. */
 static pid_t make(struct maker_order *order, int net_fd, int *ret_pidfd)
 {
@@ -88,7 +69,7 @@ static pid_t make(struct maker_order *order, int net_fd, int *ret_pidfd)
         return -1;
     errno = ESRCH;
     pid_t pid = process_number(TREE_PROC, *ret_pidfd);
-    if (pid > 0 && write_maps(order, pid) == 0)
+    if (pid > 0 && process_write_maps(TREE_PROC, pid, &order->maps) == 0)
         return pid;
     int error = errno;
     pidfd_send_signal(*ret_pidfd, SIGKILL, NULL, 0);
@@ -252,9 +233,6 @@ pid_t maker_clone(struct maker *maker, const struct maker_order *order, int net_
     sent.enter_net = net_fd >= 0;
     if (net_fd >= 0)
         fds[count++] = net_fd;
-    /* What points into this process is nothing for others to know. */
-    memset(sent.plan.argv, 0, sizeof(sent.plan.argv));
-    memset(sent.plan.envp, 0, sizeof(sent.plan.envp));
     reply.error = 0;
     if (fd_send(maker->socket, &sent, sizeof(sent), fds, count) == 0 &&
         hear(maker, &reply, ret_pidfd) == 0)

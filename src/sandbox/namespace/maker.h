@@ -16,14 +16,13 @@
 #pragma once
 
 #include "plan.h"
-
-#define ID_MAP_BYTES 64
+#include "process.h"
 
 struct maker_order {
     struct cell_plan plan;
     uint32_t flags; /* CLONE_NEW* */
     uint32_t enter_net;
-    char uid_map[ID_MAP_BYTES], gid_map[ID_MAP_BYTES];
+    struct id_maps maps;
 };
 
 struct maker_reply {

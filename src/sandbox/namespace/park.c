@@ -49,8 +49,9 @@ static bool set_limits(const struct parking *parking, const struct park_go *go)
     for (size_t i = 0; i < PARK_RLIMITS; i++) {
         struct plan_rlimit entry = go->rlimits[i];
         if (entry.resource == RLIMIT_CPU && entry.limit.rlim_max != RLIM_INFINITY) {
-            entry.limit.rlim_cur += seconds_used();
-            entry.limit.rlim_max += seconds_used();
+            rlim_t used = seconds_used();
+            entry.limit.rlim_cur += used;
+            entry.limit.rlim_max += used;
         }
         limited = syscall(SYS_prlimit64, 0, entry.resource, &entry.limit, NULL) == 0 && limited;
     }

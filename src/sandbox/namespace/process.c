@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/limits.h"
 #include "proc_text.h"
 
@@ -27,6 +28,25 @@ pid_t process_number(const char *proc, int pidfd)
     if (buf_read_file(&text, AT_FDCWD, path, &ignored) < 0)
         return 0;
     return (pid_t)proc_text_pid(buf_text(&text));
+}
+
+int process_write_maps(const char *proc, pid_t pid, const struct id_maps *maps)
+{
+    const struct {
+        const char *file, *text;
+    } files[] = {
+        {"uid_map", maps->uid},
+        {"setgroups", maps->deny_setgroups ? "deny" : NULL},
+        {"gid_map", maps->gid},
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(files); i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "%s/%d/%s", proc, (int)pid, files[i].file);
+        if (files[i].text && fd_write_file(path, files[i].text) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 bool process_reap(int pidfd, int *ret_status, struct rusage *ret_usage)

@@ -9,6 +9,16 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+/* What the ids of a user namespace stand for outside. */
+struct id_maps {
+    char uid[64], gid[64];
+    bool deny_setgroups; /* whoever has no power outside can map a group only then */
+};
+
+/* Gives the user namespace of a process its maps, by the proc file system at that path. 0, or
+ * -1 with errno. */
+MUST_CHECK int process_write_maps(const char *proc, pid_t pid, const struct id_maps *maps);
+
 /* The pid of the process, by the proc file system at that path; 0: gone. */
 pid_t process_number(const char *proc, int pidfd);
 

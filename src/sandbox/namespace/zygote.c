@@ -151,7 +151,6 @@ void zygote_start(struct supervisor *supervisor, struct zygote_place *place)
     };
     int fds[PROTO_FDS_MAX] = {-1, -1, -1, -1, -1};
     struct zygote *zygote = zygote_new(place);
-
     struct hutch_error err = {.message = "no memory, pipes or sockets for a zygote"};
 
     if (zygote && open_ends(zygote, fds) == 0)
@@ -176,6 +175,16 @@ void zygote_take_namespaces(struct zygote *zygote, struct cell_plan *plan)
     zygote->pid_ns_fd = TAKE_FD(plan->ns_fds[PLAN_NS_PID]);
 }
 
+/* The first of its orders is not open any more. */
+static struct sandbox_cell *take_order(struct zygote *zygote)
+{
+    struct sandbox_cell *cell = zygote->orders[zygote->first_order];
+
+    zygote->first_order = (zygote->first_order + 1) % ZYGOTE_ORDERS_MAX;
+    zygote->order_count--;
+    return cell;
+}
+
 void zygote_retire(struct supervisor *supervisor, struct zygote *zygote)
 {
     struct hutch_error err;
@@ -191,12 +200,8 @@ void zygote_retire(struct supervisor *supervisor, struct zygote *zygote)
     supervisor_close(supervisor, &zygote->socket); /* its process ends by that */
     if (zygote->order_count > 0)                   /* it may have made a process and not said so */
         supervisor->has_strays = true;
-    while (zygote->order_count > 0) {
-        struct sandbox_cell *cell = zygote->orders[zygote->first_order];
-        zygote->first_order = (zygote->first_order + 1) % ZYGOTE_ORDERS_MAX;
-        zygote->order_count--;
-        cell_take_process(supervisor, cell, -1, &err);
-    }
+    while (zygote->order_count > 0)
+        cell_take_process(supervisor, take_order(zygote), -1, &err);
     zygote_leave(supervisor, zygote);
 }
 
@@ -226,16 +231,12 @@ int zygote_order(struct zygote *zygote, struct sandbox_cell *cell, struct cell_p
     int *places[PLAN_PASSED_MAX];
     int fds[PLAN_PASSED_MAX];
     size_t count = plan_passed(plan, places);
-    struct cell_plan sent = *plan;
 
-    /* What points into this process is nothing for cells to know. */
-    memset(sent.argv, 0, sizeof(sent.argv));
-    memset(sent.envp, 0, sizeof(sent.envp));
     if (zygote->state != ZYGOTE_READY || zygote->order_count == ZYGOTE_ORDERS_MAX)
         return err_set(err, HUTCH_ERR_BUSY, "the zygote takes no order");
     for (size_t i = 0; i < count; i++)
         fds[i] = *places[i];
-    if (fd_send(zygote->socket, &sent, sizeof(sent), fds, count) < 0)
+    if (fd_send(zygote->socket, plan, sizeof(*plan), fds, count) < 0)
         return err_errno(err, HUTCH_ERR_HELPER, errno, "send the cell to the zygote");
     if (zygote->order_count == 0)
         zygote->stirred_ns = clock_now_ns();
@@ -244,10 +245,40 @@ int zygote_order(struct zygote *zygote, struct sandbox_cell *cell, struct cell_p
     return 0;
 }
 
+/* It has loaded what it is to have. */
+static void take_ready(struct supervisor *supervisor, struct zygote *zygote)
+{
+    struct hutch_error err;
+
+    zygote->cell->deadline_ns = NO_DEADLINE;
+    zygote->state = ZYGOTE_READY; /* no module can be why what follows fails */
+    if (start_maker(supervisor, zygote, &err) < 0) {
+        zygote_log(zygote->place, err.message, strlen(err.message));
+        zygote_lose(supervisor, zygote);
+        return;
+    }
+    if (zygote == zygote->place->successor)
+        zygote_retire(supervisor, zygote->place->zygote);
+}
+
+/* To the first of its orders; pidfd is -1 where it could not. */
+static void take_answer(struct supervisor *supervisor, struct zygote *zygote, int error, int pidfd)
+{
+    struct hutch_error err;
+    struct sandbox_cell *cell = take_order(zygote);
+
+    zygote->stirred_ns = clock_now_ns();
+    err_errno(&err, HUTCH_ERR_HELPER, error, "fork in the zygote");
+    if (pidfd >= 0)
+        zygote->place->backoff = BACKOFF_NONE;
+    cell_take_process(supervisor, cell, pidfd, &err);
+    if (++zygote->forks >= 2 * ZYGOTE_FORKS_MAX) /* and no successor came */
+        zygote_retire(supervisor, zygote);
+}
+
 void zygote_handle(struct supervisor *supervisor, struct zygote *zygote)
 {
     struct zygote_reply reply;
-    struct hutch_error err;
     int pidfd = -1;
     size_t count = 1;
 
@@ -256,38 +287,14 @@ void zygote_handle(struct supervisor *supervisor, struct zygote *zygote)
     ssize_t length = fd_receive(zygote->socket, &reply, sizeof(reply), &pidfd, &count);
     if (length < 0 && errno == EAGAIN)
         return;
-    if (length != (ssize_t)sizeof(reply)) {
+    if (length == (ssize_t)sizeof(reply) && zygote->state == ZYGOTE_STARTING && count == 0) {
+        take_ready(supervisor, zygote);
+    } else if (length == (ssize_t)sizeof(reply) && zygote->order_count > 0) {
+        take_answer(supervisor, zygote, reply.error, pidfd);
+    } else { /* its end, or not what was agreed */
         fd_close(&pidfd);
         zygote_lose(supervisor, zygote);
-        return;
     }
-    if (zygote->state == ZYGOTE_STARTING && count == 0) {
-        zygote->cell->deadline_ns = NO_DEADLINE;
-        zygote->state = ZYGOTE_READY; /* no module can be why what follows fails */
-        if (start_maker(supervisor, zygote, &err) < 0) {
-            zygote_log(zygote->place, err.message, strlen(err.message));
-            zygote_lose(supervisor, zygote);
-            return;
-        }
-        if (zygote == zygote->place->successor)
-            zygote_retire(supervisor, zygote->place->zygote);
-        return;
-    }
-    if (zygote->order_count == 0) { /* not what was agreed */
-        fd_close(&pidfd);
-        zygote_lose(supervisor, zygote);
-        return;
-    }
-    struct sandbox_cell *cell = zygote->orders[zygote->first_order];
-    zygote->first_order = (zygote->first_order + 1) % ZYGOTE_ORDERS_MAX;
-    zygote->order_count--;
-    zygote->stirred_ns = clock_now_ns();
-    err_errno(&err, HUTCH_ERR_HELPER, reply.error, "fork in the zygote");
-    if (count == 1)
-        zygote->place->backoff = BACKOFF_NONE;
-    cell_take_process(supervisor, cell, count == 1 ? pidfd : -1, &err);
-    if (++zygote->forks >= 2 * ZYGOTE_FORKS_MAX) /* and no successor came */
-        zygote_retire(supervisor, zygote);
 }
 
 void zygote_log(struct zygote_place *place, const char *text, size_t length)
