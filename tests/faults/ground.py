@@ -87,6 +87,24 @@ def problems_of_result(result, right):
     ]
 
 
+def kill_until(one, wanted):
+    """
+    Kills, each by a call of one, until so many have met a living process; what is wrong.
+    One that met none gives None.
+    """
+    problems = []
+    done = 0
+    for _ in range(50 * wanted):
+        found = one()
+        if found is None:
+            continue
+        problems += found
+        done += 1
+        if done == wanted:
+            return problems
+    return [*problems, f"only {done} of {wanted} kills met a living process"]
+
+
 class Ground:
     """The programs, their folders, and the host."""
 

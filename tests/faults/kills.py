@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from ground import Broken, Ground, add_options, problems_of_result, wants_all
+from ground import Broken, Ground, add_options, kill_until, problems_of_result, wants_all
 
 import host  # of ../escape, whose path ground has added
 import report
@@ -208,17 +208,7 @@ class Kills:
     def case(self, door, target, wanted):
         """Kills of one process until so many have met a living one."""
         before = self.ground.snapshot()
-        problems = []
-        done = 0
-        for _ in range(50 * wanted):
-            found = self.one(door, target, before)
-            if found is None:
-                continue
-            problems += found
-            done += 1
-            if done == wanted:
-                return problems
-        return [*problems, f"only {done} of {wanted} kills met a living process"]
+        return kill_until(lambda: self.one(door, target, before), wanted)
 
 
 def kill_cold(kills, outcomes, cases, wanted):

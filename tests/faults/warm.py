@@ -15,6 +15,8 @@ import subprocess
 import threading
 import time
 
+from ground import kill_until
+
 import host  # of ../escape, whose path ground has added
 
 THREADS = 4
@@ -341,17 +343,7 @@ class WarmKills:
 
     def case(self, target, wanted):
         """Kills of one kind until so many have met a living process."""
-        problems = []
-        done = 0
-        for _ in range(50 * wanted):
-            found = self.one(target)
-            if found is None:
-                continue
-            problems += found
-            done += 1
-            if done == wanted:
-                return problems
-        return [*problems, f"only {done} of {wanted} kills met a living process"]
+        return kill_until(lambda: self.one(target), wanted)
 
     # ---- afterwards ----
 

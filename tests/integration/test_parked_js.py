@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Parked cells of javascript, through the C API: see test_zygote.py, with which this
-shares the engine, and for the process in them test_runner_js.py.
+Parked cells of javascript, through the C API: see test_zygote.py, and for the process in
+them test_runner_js.py.
 """
 
 import os
@@ -14,34 +14,14 @@ import time
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from test_zygote import (  # noqa: E402
-    PATIENCE,
-    Engine,
-    cache_dir,  # noqa: F401
-    children,
-    command,
-)
+from door import PATIENCE, Engine, children, command, engines  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/usr/bin/node"), reason="no node")
 
 
 class NodeEngine(Engine):
-    def ask(self, request):
-        if isinstance(request, dict):
-            request = {"language": "javascript", **request}
-        return super().ask(request)
-
-    def warm(self):
-        found = [entry for entry in self.cells()["warm"] if entry["language"] == "javascript"]
-        return found[0] if found else {"pools": 0, "parked": 0}
-
-    def warm_up(self, parked):
-        for _ in range(2):
-            self.run("0")
-        end = time.monotonic() + PATIENCE
-        while self.warm()["parked"] < parked:
-            assert time.monotonic() < end, self.cells()
-            time.sleep(0.02)
+    language = "javascript"
+    nothing = "0"
 
     def origin_of(self, code, **fields):
         """How the cell of a run was made, and what the run printed."""
@@ -52,19 +32,15 @@ class NodeEngine(Engine):
         return origin, printed
 
 
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory):
+    return os.environ.get("HUTCH_CACHE_DIR") or str(tmp_path_factory.getbasetemp() / "cache")
+
+
 @pytest.fixture
-def engine(cache_dir):  # noqa: F811
-    engines = []
-
-    def make(*options, **keywords):
-        engines.append(NodeEngine(cache_dir, *options, **keywords))
-        return engines[-1]
-
-    yield make
-    for one in engines:
-        one.process.stdin.close()
-        assert one.process.wait(timeout=60) == 0
-        one.process.stdout.close()
+def engine(cache_dir):
+    with engines(NodeEngine, cache_dir) as make:
+        yield make
 
 
 def parked_nodes(engine):

@@ -2,67 +2,32 @@
 """
 Many runs at once through the C API: memory that suffices for some of them at a time,
 owners that flood, waits that are cancelled and that end. Needs root for a cgroup.
-
-HUTCH_BUILD is the build folder; its program tests/conformance/door runs the
-requests that it reads, all of them in one engine.
 """
 
 import contextlib
-import json
 import os
 import secrets
-import subprocess
+import sys
 import time
 from pathlib import Path
 
-BUILD = Path(os.environ["HUTCH_BUILD"])
-PATIENCE = 180  # the first run of all makes the tree of files
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import door  # noqa: E402
+from door import BUILD, PATIENCE  # noqa: E402
+
 LIMIT_MB = 1024
 
 
-class Engine:
-    """An engine, and what it was asked; the answers by the number of the line."""
+class Engine(door.Engine):
+    """One whose tree of files is there, and whose answers go by their lines."""
 
     def __init__(self, *options, threads):
         cache = os.environ.get("HUTCH_CACHE_DIR") or str(BUILD / "tests/cache")
-        self.process = subprocess.Popen(
-            [BUILD / "tests/conformance/door", "--threads", str(threads), "--cache-dir", cache,
-             *options],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )
-        self.lines = 0
-        self.answers = {}  # in the order they come
+        super().__init__(cache, *options, threads=threads)
 
     def __enter__(self):
-        self.result({"code": "1"})
+        self.run("1")
         return self
-
-    def __exit__(self, kind, *_):
-        if kind:
-            self.process.kill()
-        self.process.stdin.close()
-        assert self.process.wait(timeout=PATIENCE) == 0 or kind
-        self.process.stdout.close()
-
-    def send(self, request):
-        line = request if isinstance(request, str) else json.dumps(request)
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        self.lines += 1
-        return self.lines
-
-    def answer(self, number):
-        while number not in self.answers:
-            line = self.process.stdout.readline()
-            assert line, "the engine is gone"
-            answer = json.loads(line)
-            self.answers[answer["line"]] = answer
-        return self.answers[number]
-
-    def result(self, request):
-        answer = self.answer(self.send(request))
-        assert "result" in answer, answer
-        return answer["result"]
 
     def error(self, number):
         answer = self.answer(number)
@@ -75,7 +40,7 @@ class Engine:
     def wait_until(self, what, count):
         """Until so many runs are "active", or "waiting"."""
         end = time.monotonic() + PATIENCE
-        while self.result("doctor")["scheduler"][what] < count:
+        while self.ask("doctor")["scheduler"][what] < count:
             assert time.monotonic() < end
 
 
@@ -112,7 +77,7 @@ def test_a_group_is_shared_by_as_many_as_fit():
         "memory_mb": 64,
     }
     with group_of_1_gib() as group, Engine("--cgroup", group.name, threads=100) as engine:
-        terms = engine.result("doctor")["scheduler"]
+        terms = engine.ask("doctor")["scheduler"]
         assert terms["memory_available_bytes"] <= LIMIT_MB << 20
         assert terms["memory_reserve_bytes"] == LIMIT_MB << 17
         answers = engine.together([request] * 100)
@@ -159,7 +124,7 @@ def test_a_wait_is_cancelled():
         engine.send(f"cancel {running}")
         error = engine.error(running)
         assert (error["code"], error["retry_safe"]) == ("cancelled", False), error
-        assert engine.result({"code": "print(2)"})["stdout"] == "2\n"
+        assert engine.ask({"code": "print(2)"})["stdout"] == "2\n"
 
 
 def test_a_wait_ends():

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 Warm cells: zygotes and parked cells, through the C API.
-
-HUTCH_BUILD is the build folder; its program tests/conformance/door runs the
-requests that it reads, all of them in one engine.
 """
 
 import contextlib
@@ -16,81 +13,17 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
-import threading
 import time
 
 import pytest
 
-BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from door import PATIENCE, Engine, children, command, engines  # noqa: E402
+
 SYS_PIDFD_GETFD = 438
 PROTO_CONTROL_FD, WIRE_CHANNEL_FD = 3, 1000
-PATIENCE = 180  # the first run of all makes the tree of files
-
-pytestmark = pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="no python")
-
-
-class Engine:
-    """An engine, and what it was asked."""
-
-    def __init__(self, cache_dir, *options, threads=1):
-        self.process = subprocess.Popen(
-            [BUILD / "tests/conformance/door", "--threads", str(threads), "--cache-dir", cache_dir,
-             *options],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )
-
-    def send(self, request):
-        line = request if isinstance(request, str) else json.dumps(request)
-        self.process.stdin.write(line.encode() + b"\n")
-        self.process.stdin.flush()
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        assert line, "the engine is gone"
-        return json.loads(line)
-
-    def ask(self, request):
-        self.send(request)
-        answer = self.answer()
-        assert "result" in answer, answer
-        return answer["result"]
-
-    def run(self, code, **fields):
-        result = self.ask({"code": code, **fields})
-        assert (result["error"], result["stderr"]) == (None, ""), result
-        return result["stdout"]
-
-    def cells(self):
-        return self.ask("doctor")["cells"]
-
-    def zygote(self):
-        found = [entry for entry in self.cells()["warm"] if entry["language"] == "python"]
-        return found[0] if found else {"zygotes": 0, "parked": 0, "log": ""}
-
-    def warm_up(self, parked):
-        """Until that many cells wait: two requests say that it is worth it."""
-        self.run("pass")
-        self.run("pass")
-        end = time.monotonic() + PATIENCE
-        while self.zygote()["parked"] < parked:
-            assert time.monotonic() < end, self.cells()
-            time.sleep(0.02)
-
-    @property
-    def supervisor(self):
-        return int(children(self.process.pid)[0])
-
-
-def children(pid):
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
-    return found.stdout.split()
-
-
-def command(pid):
-    with contextlib.suppress(OSError):
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return []
 
 
 def wait_for(condition):
@@ -152,17 +85,8 @@ def cache_dir(tmp_path_factory):
 @pytest.fixture
 def engine(cache_dir):
     """Makes engines; each has to end well."""
-    engines = []
-
-    def make(*options, **keywords):
-        engines.append(Engine(cache_dir, *options, **keywords))
-        return engines[-1]
-
-    yield make
-    for one in engines:
-        one.process.stdin.close()
-        assert one.process.wait(timeout=60) == 0
-        one.process.stdout.close()
+    with engines(Engine, cache_dir) as make:
+        yield make
 
 
 def test_one_run_starts_no_zygote(engine):
@@ -239,7 +163,7 @@ def test_a_preload_that_fails_is_reported_and_left_out(engine):
     one = engine("--preload", "nosuchmodule,decimal", "--parked", "1")
     one.warm_up(1)
     assert one.run("import sys; print('decimal' in sys.modules)") == "True\n"
-    assert "ModuleNotFoundError: No module named 'nosuchmodule'" in one.zygote()["log"]
+    assert "ModuleNotFoundError: No module named 'nosuchmodule'" in one.warm()["log"]
 
 
 @pytest.fixture
@@ -268,7 +192,7 @@ powers = [line for line in open("/proc/self/status") if line.startswith("CapEff"
     one.warm_up(1)
     code = "import sys; print(*sys.modules['foreign'].powers)"
     assert one.run(code) == "CapEff:\t0000000000000000\n\n"
-    assert "No module named 'nosuchmodule'" in one.zygote()["log"]
+    assert "No module named 'nosuchmodule'" in one.warm()["log"]
 
 
 THREAD = """
@@ -313,30 +237,30 @@ def test_a_zygote_that_ends_while_it_loads_leaves_that_to_the_cells(engine):
     wait_for(lambda: zygote_pid(one))
     os.kill(zygote_pid(one), signal.SIGKILL)
     one.warm_up(1)
-    assert one.zygote()["zygote_deaths"] == 1
+    assert one.warm()["zygote_deaths"] == 1
     assert one.run("import sys; print('numpy' in sys.modules)") == "True\n"
 
 
 def test_owners_have_zygotes_of_their_own_when_asked(engine):
     one = engine("--zygote-per-owner", "yes", "--parked", "1")
     end = time.monotonic() + PATIENCE
-    while one.zygote()["zygotes"] < 2 or one.zygote()["parked"] < 2:
+    while one.warm()["zygotes"] < 2 or one.warm()["parked"] < 2:
         assert time.monotonic() < end, one.cells()
         for owner in "ab":
             one.run("pass", owner=owner)
         time.sleep(0.2)
     seen = {owner: one.run("import os; print(id(os))", owner=owner) for owner in "ab"}
     assert seen["a"] != seen["b"]
-    assert one.zygote()["pools"] == 2
+    assert one.warm()["pools"] == 2
 
 
 def test_doctor_tells_what_parked_cells_hold(engine):
     one = engine("--parked", "6")
     one.warm_up(6)
-    memory = one.zygote()["parked_memory"]
+    memory = one.warm()["parked_memory"]
     assert memory["cells"] == 4  # are looked at
     assert 64 << 10 < memory["private_dirty_bytes"] <= memory["pss_bytes"] < 64 << 20
-    assert one.zygote()["zygote_memory"]["cells"] == 1
+    assert one.warm()["zygote_memory"]["cells"] == 1
 
 
 def test_a_limit_that_no_parked_cell_has_still_holds(engine):
@@ -523,14 +447,11 @@ def test_ends_as_in_a_plain_interpreter(engines_of_ends, tmp_path, name):
 @pytest.fixture(scope="module")
 def engines_of_ends(cache_dir):
     """One whose programs meet parked interpreters, and one that forks for each."""
-    parked, forked = Engine(cache_dir, "--parked", "2"), Engine(cache_dir, "--warmth", "1")
-    parked.warm_up(2)
-    wait_for(lambda: forked.run("pass") == "" and forked.zygote()["zygotes"] == 1)
-    yield parked, forked
-    for one in (parked, forked):
-        one.process.stdin.close()
-        assert one.process.wait(timeout=60) == 0
-        one.process.stdout.close()
+    with engines(Engine, cache_dir) as make:
+        parked, forked = make("--parked", "2"), make("--warmth", "1")
+        parked.warm_up(2)
+        wait_for(lambda: forked.run("pass") == "" and forked.warm()["zygotes"] == 1)
+        yield parked, forked
 
 
 def test_nothing_is_left_of_rehearsals(engine):
@@ -547,7 +468,7 @@ print(os.get_inheritable(1000))
 6 * 7
 """
     cold, forked, parked = engine("--warmth", "2"), engine("--warmth", "1"), engine("--parked", "1")
-    wait_for(lambda: forked.run("pass") == "" and forked.zygote()["zygotes"] == 1)
+    wait_for(lambda: forked.run("pass") == "" and forked.warm()["zygotes"] == 1)
     parked.warm_up(1)
     results = [one.ask({"code": code}) for one in (cold, forked, parked)]
     assert len({result["stdout"] for result in results}) == 1, results
@@ -873,7 +794,7 @@ def test_a_flood_of_programs_that_die_leaves_the_pool_as_it_was(engine):
     for (code, status), answer in zip(20 * DEATHS, answers):
         assert answer["result"]["exit_code"] == status, (code, answer)
     one.warm_up(2)
-    assert one.zygote()["zygote_deaths"] == 0
+    assert one.warm()["zygote_deaths"] == 0
     assert one.run("print(1)") == "1\n"
 
 
@@ -961,7 +882,7 @@ kill ESRCH
 def test_cells_of_one_zygote_do_not_meet(engine, warmth):
     """Neither while both are there, nor in a network namespace that serves again."""
     one = engine("--warmth", warmth, "--parked", "2", threads=2)
-    wait_for(lambda: one.run("pass") == "" and one.zygote()["zygotes"] == 1)
+    wait_for(lambda: one.run("pass") == "" and one.warm()["zygotes"] == 1)
     one.send({"code": LEAVE, "timeout_seconds": 60})
 
     def is_there(pid):
@@ -1030,7 +951,7 @@ def test_a_warm_cell_looks_like_a_cold_one(engine, fields):
     request = {"code": LOOK_INSIDE, **fields}
     cold = json.loads(engine("--warmth", "2").ask(request)["stdout"])
     forked, parked = engine("--warmth", "1"), engine("--parked", "1")
-    wait_for(lambda: forked.run("pass") == "" and forked.zygote()["zygotes"] == 1)
+    wait_for(lambda: forked.run("pass") == "" and forked.warm()["zygotes"] == 1)
     parked.warm_up(1)
     for one, name in ((forked, "forked"), (parked, "parked")):
         before = one.cells()["starts"][name]
