@@ -775,6 +775,7 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
     case WATCH_CONTROL:
     case WATCH_ENGINE:
     case WATCH_BUILD:
+    case WATCH_DYING:
         break;
     }
 }

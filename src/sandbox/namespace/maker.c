@@ -211,7 +211,7 @@ int maker_start(const struct maker_place *place, struct maker *ret_maker)
     close(pair[1]);
     if (born < 0 || hear(&maker, &reply, &maker.pidfd) < 0) {
         int error = errno;
-        maker_end(&maker);
+        fd_close(&maker.socket); /* it ends by that */
         errno = error;
         return -1;
     }
@@ -239,19 +239,14 @@ pid_t maker_clone(struct maker *maker, const struct maker_order *order, int net_
         return reply.pid;
     int error = errno;
     if (reply.error == 0)
-        maker_end(maker);
+        maker_kill(maker);
     errno = error;
     return -1;
 }
 
-void maker_end(struct maker *maker)
+void maker_kill(struct maker *maker)
 {
     fd_close(&maker->socket);
-    if (maker->pidfd >= 0) {
-        siginfo_t ignored;
+    if (maker->pidfd >= 0)
         pidfd_send_signal(maker->pidfd, SIGKILL, NULL, 0);
-        IGNORE_RESULT(waitid(P_PIDFD, (id_t)maker->pidfd, &ignored, WEXITED | WNOHANG) < 0);
-    }
-    fd_close(&maker->pidfd);
-    *maker = MAKER_NONE;
 }

@@ -52,10 +52,10 @@ MUST_CHECK int maker_start(const struct maker_place *place, struct maker *ret_ma
 /* Has it clone the process that becomes a cell's PID 1: net_fd is the network
  * namespace to be in, or -1. Returns its pid, and its pidfd; or -1 with errno, and a
  * process that nobody knows may be there. A maker that does not answer as it should is
- * ended: MAKER_NONE. */
+ * killed. */
 MUST_CHECK pid_t maker_clone(struct maker *maker, const struct maker_order *order, int net_fd,
                              int *ret_pidfd);
 
-/* Ends it, and takes its status if that is there at once. Nothing is done for
+/* Kills it: its socket becomes -1, its pidfd is to be waited for. Nothing is done for
  * MAKER_NONE. */
-void maker_end(struct maker *maker);
+void maker_kill(struct maker *maker);

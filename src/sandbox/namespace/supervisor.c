@@ -26,6 +26,7 @@
 #include "namespaces.h"
 #include "pool.h"
 #include "proc_text.h"
+#include "process.h"
 #include "runtime.h"
 #include "scope.h"
 
@@ -69,6 +70,22 @@ void supervisor_close(struct supervisor *supervisor, int *fd)
     if (*fd >= 0)
         supervisor_unwatch(supervisor, *fd);
     fd_close(fd);
+}
+
+void supervisor_bury(struct supervisor *supervisor, int *pidfd)
+{
+    struct hutch_error ignored;
+
+    if (*pidfd >= 0 && !process_reap(*pidfd, NULL, NULL) &&
+        supervisor_watch(supervisor, *pidfd, WATCH_DYING, (size_t)*pidfd, &ignored) == 0)
+        *pidfd = -1;
+    fd_close(pidfd);
+}
+
+static void handle_dying(struct supervisor *supervisor, int pidfd)
+{
+    if (process_reap(pidfd, NULL, NULL))
+        supervisor_close(supervisor, &pidfd);
 }
 
 /* ---- starting ---------------------------------------------------------- */
@@ -314,6 +331,9 @@ static void handle_event(struct supervisor *supervisor, uint64_t tag)
     case WATCH_ZYGOTE_LOG:
         if (supervisor->cells[index])
             cell_handle(supervisor, supervisor->cells[index], kind);
+        break;
+    case WATCH_DYING:
+        handle_dying(supervisor, (int)index);
         break;
     }
 }

@@ -118,6 +118,7 @@ enum watch_kind {
     WATCH_CELL_PARK,
     WATCH_ZYGOTE,
     WATCH_ZYGOTE_LOG,
+    WATCH_DYING, /* index: the pidfd of a child that no cell knows any more */
 };
 
 /* Watches fd for input. It is to be closed by supervisor_close: as long as a forked
@@ -130,3 +131,7 @@ void supervisor_unwatch(struct supervisor *supervisor, int fd);
 
 /* Closes a descriptor that is watched; it becomes -1. Nothing is done for -1. */
 void supervisor_close(struct supervisor *supervisor, int *fd);
+
+/* Takes the pidfd of a child that was killed, which becomes -1, and the child's status
+ * as soon as it is dead. Nothing is done for -1. */
+void supervisor_bury(struct supervisor *supervisor, int *pidfd);

@@ -60,9 +60,9 @@ static int start_maker(struct supervisor *supervisor, struct zygote *zygote,
 
 static void end_maker(struct supervisor *supervisor, struct zygote *zygote)
 {
-    if (zygote->maker.pidfd >= 0) /* it may take a while to die */
-        supervisor->has_strays = true;
-    maker_end(&zygote->maker);
+    maker_kill(&zygote->maker);
+    supervisor_bury(supervisor, &zygote->maker.pidfd);
+    zygote->maker = MAKER_NONE;
     if (zygote->maker_uid != 0)
         slots_release(supervisor->slots, zygote->maker_uid);
     zygote->maker_uid = 0;
@@ -355,12 +355,16 @@ static bool may_have_strays(const struct supervisor *supervisor)
 uint64_t zygote_reap_strays(struct supervisor *supervisor)
 {
     siginfo_t info = {.si_pid = 0};
+    bool meets_known = false; /* which hides others until it is waited for */
 
     if (!supervisor->has_strays)
         return NO_DEADLINE;
-    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0 &&
-           !is_known(supervisor, info.si_pid))
-        IGNORE_RESULT(waitpid(info.si_pid, NULL, WNOHANG) < 0);
-    supervisor->has_strays = may_have_strays(supervisor);
+    while (!meets_known && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid > 0) {
+        meets_known = is_known(supervisor, info.si_pid);
+        if (!meets_known)
+            IGNORE_RESULT(waitpid(info.si_pid, NULL, WNOHANG) < 0);
+    }
+    supervisor->has_strays = meets_known || may_have_strays(supervisor);
     return supervisor->has_strays ? clock_after_ns(STRAYS_AGAIN_NS) : NO_DEADLINE;
 }
