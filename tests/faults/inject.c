@@ -99,7 +99,7 @@ struct injection {
 
 /* Calls that cannot fail, or whose failure would leave a state that no kernel
  * leaves: a descriptor that is still open, a child that is dead and still there,
- * a living child that cannot be killed. */
+ * a living child that cannot be killed, an errno of brk, which has none. */
 static const int infallible[] = {
     SYS_exit,        SYS_exit_group,      SYS_rt_sigreturn,    SYS_restart_syscall,
     SYS_close,       SYS_munmap,          SYS_wait4,           SYS_waitid,
@@ -108,6 +108,7 @@ static const int infallible[] = {
     SYS_geteuid,     SYS_getgid,          SYS_getegid,         SYS_umask,
     SYS_alarm,       SYS_set_tid_address, SYS_set_robust_list, SYS_rseq,
     SYS_sched_yield, SYS_rt_sigprocmask,  SYS_rt_sigaction,    SYS_sysinfo,
+    SYS_brk,
 #ifdef __SANITIZE_ADDRESS__ /* which ends a process that has no memory for it */
     SYS_mmap,        SYS_mprotect,        SYS_mremap,
 #endif
@@ -137,7 +138,6 @@ static const struct {
     {SYS_fork, EAGAIN},
     {SYS_vfork, EAGAIN},
     {SYS_mmap, ENOMEM},
-    {SYS_brk, ENOMEM},
     {SYS_mremap, ENOMEM},
     {SYS_mprotect, ENOMEM},
     {SYS_epoll_ctl, ENOSPC},
