@@ -5,6 +5,12 @@
  *
  * Engine to runner:  ENV and GATE (both optional), then RUN.
  * Supervisor to a runner that is to be a zygote, before anything else: ZYGOTE.
+ *
+ * A session: SESSION first of all; then for each exec ENV, GATE, STDIN (all optional) and
+ * RUN, all with the number of the exec. The runner answers with VERDICT, VALUE, ERROR,
+ * as above, and DONE, after which nothing more comes of that exec. An exec does not begin
+ * before the one before it has its DONE, or the process has died. Whoever takes over from
+ * one that died, a copy or a new interpreter, begins with READY.
  * Runner to engine:  VERDICT, when there was a GATE; then VALUE, ERROR, both
  *                    optional, both claims of hostile code.
  *
@@ -17,6 +23,10 @@
  * runner keeps it from the program's children. In node nothing can be done to a
  * descriptor, but node itself makes close-on-exec what it inherits up to 15; so
  * there it is WIRE_CHANNEL_FD_NODE.
+ *
+ * bash reads no NUL: the runner of a shell session gets texts that end in NUL in place of
+ * frames. At the begin "session"; for each exec its number, the number of variables, each of
+ * these as NAME=VALUE, stdin in base64, and the code. Its answers are frames.
  */
 #pragma once
 
@@ -41,15 +51,22 @@ struct wire_header {
 };
 
 enum wire_type {
-    WIRE_ENV = 1,    /* NAME=VALUE strings, each ended by NUL */
-    WIRE_RUN = 2,    /* the code, UTF-8, no NUL; nothing follows */
-    WIRE_GATE = 3,   /* entries, each a kind byte (WIRE_GATE_*), a name, and NUL */
-    WIRE_ZYGOTE = 4, /* path of the zygote's module, NUL, names of modules with commas */
+    WIRE_ENV = 1,     /* NAME=VALUE strings, each ended by NUL */
+    WIRE_RUN = 2,     /* the code, UTF-8, no NUL; nothing follows */
+    WIRE_GATE = 3,    /* entries, each a kind byte (WIRE_GATE_*), a name, and NUL */
+    WIRE_ZYGOTE = 4,  /* path of the zygote's module, NUL, names of modules with commas */
+    WIRE_SESSION = 5, /* path of the zygote's module; with the socket for struct wire_copy */
+    WIRE_STDIN = 6,   /* what the program reads from 0, then the end of file */
 
     WIRE_VALUE = 16,   /* text of the last expression's value, UTF-8 */
     WIRE_ERROR = 17,   /* struct wire_error, the type's name, then the message, UTF-8 */
     WIRE_VERDICT = 18, /* empty: passed; else refused, and as WIRE_ERROR without a type */
+    WIRE_DONE = 19,    /* struct wire_done: the exec has ended */
+    WIRE_READY = 20,   /* empty */
 };
+
+/* flags of WIRE_SESSION */
+#define WIRE_SESSION_CHECKPOINTS 1 /* a copy of the interpreter shall wait, see session.h */
 
 /* flags of WIRE_RUN */
 #define WIRE_RUN_TIDY 1 /* handle !command and %magic lines; mend escaped line ends */
@@ -80,7 +97,14 @@ struct wire_error {
     int32_t sys_errno;    /* of an OSError, else 0 */
 };
 
+/* How an exec ended: as the interpreter's own status would be. */
+struct wire_done {
+    int32_t exit_code;
+    uint32_t interrupted; /* 1: by SIGINT, that is by KeyboardInterrupt and its kin */
+};
+
 /* The largest payloads. */
+#define WIRE_MAX_STDIN (16u << 20)
 #define WIRE_MAX_RUN (1u << 20)
 #define WIRE_MAX_ENV (100u * (255u + 1u + 32768u + 1u))
 #define WIRE_MAX_GATE (4u * 1000u * (1u + 255u + 1u))
