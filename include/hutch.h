@@ -62,16 +62,17 @@ extern "C" {
 /* Error codes. docs/errors.md says what each means at every front door; it is
  * made from the same table as the names. The values never change. */
 enum hutch_error_code {
-    HUTCH_ERR_INVALID = -1,   /* a field of the request or of the options is out of range */
-    HUTCH_ERR_NO_MEMORY = -2, /* memory ran out in the engine, or on the host */
-    HUTCH_ERR_SYSTEM = -3,    /* a system call failed; sys_errno says how */
-    HUTCH_ERR_HELPER = -4,    /* hutch-supervisor is missing, of another version, or died */
-    HUTCH_ERR_ISOLATION = -5, /* this host cannot isolate a cell at all */
-    HUTCH_ERR_LAYER = -6,     /* a required layer is not in force */
-    HUTCH_ERR_BACKEND = -7,   /* the requested backend is not available */
-    HUTCH_ERR_RUNTIME = -8,   /* the language's interpreter is missing or broken */
-    HUTCH_ERR_BUSY = -9,      /* the queue is full, or the wait in it was too long */
-    HUTCH_ERR_CANCELLED = -10 /* hutch_cancel_trigger() was called */
+    HUTCH_ERR_INVALID = -1,    /* a field of the request or of the options is out of range */
+    HUTCH_ERR_NO_MEMORY = -2,  /* memory ran out in the engine, or on the host */
+    HUTCH_ERR_SYSTEM = -3,     /* a system call failed; sys_errno says how */
+    HUTCH_ERR_HELPER = -4,     /* hutch-supervisor is missing, of another version, or died */
+    HUTCH_ERR_ISOLATION = -5,  /* this host cannot isolate a cell at all */
+    HUTCH_ERR_LAYER = -6,      /* a required layer is not in force */
+    HUTCH_ERR_BACKEND = -7,    /* the requested backend is not available */
+    HUTCH_ERR_RUNTIME = -8,    /* the language's interpreter is missing or broken */
+    HUTCH_ERR_BUSY = -9,       /* the queue is full, or the wait in it was too long */
+    HUTCH_ERR_CANCELLED = -10, /* hutch_cancel_trigger() was called */
+    HUTCH_ERR_EXPIRED = -11    /* the session is over */
 };
 
 /* An error. A value: copy it freely, nothing in it needs freeing. */
@@ -396,6 +397,15 @@ typedef struct hutch_result {
     uint32_t layers;      /* mask of the layers that enclosed this run */
     char run_id[33];      /* 32 lower-case hexadecimal digits */
     enum hutch_encoding output_encoding;
+
+    /* Of an exec in a session; see hutch_session_exec. */
+    bool in_session;
+    bool restored;               /* the session went on from its checkpoint: what exec before
+                                    this one had done is there, but for threads, children,
+                                    sockets, file offsets and files */
+    bool state_lost;             /* the interpreter had to be replaced: files alone are there */
+    struct hutch_text late_text; /* what was printed since the exec before, by threads and
+                                    processes that it left; UTF-8; data is NULL for none */
 } hutch_result;
 
 /* Runs a request to its end, in a cell of its own, on the calling thread.
@@ -416,6 +426,83 @@ HUTCH_PUBLIC void hutch_result_free(hutch_result *result);
  * freed by hutch_free. Errors: NO_MEMORY. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_result_to_json(const hutch_result *result, char **ret_json,
                                                        struct hutch_error *err);
+
+/* ---- sessions ---------------------------------------------------------- */
+
+/* A cell that stays, so that state persists from one exec to the next: variables,
+ * imports, functions, the working directory, files; of a shell its variables, functions
+ * and options. An exec that fails, exits or does not parse keeps it.
+ *
+ * An exec that is over its time is interrupted (KeyboardInterrupt, of a shell SIGINT for
+ * the foreground), and killed a second later. An interpreter that dies, by this, by its
+ * own hand or for its memory, takes its threads and children along, not the session:
+ *
+ *   python   goes on from a checkpoint, a copy of the interpreter that was forked after
+ *            the exec before: `restored`. There is none while the program has other
+ *            threads, or holds more than a third of memory_mb.
+ *   else     a new interpreter is started in the same cell: `state_lost`. Its files and
+ *            what it had in /tmp stay.
+ *
+ * Environment variables and stdin belong to an exec. A session ends when it was idle for
+ * too long, is too old, or its cell is lost; then an exec is HUTCH_ERR_EXPIRED. */
+typedef struct hutch_session hutch_session;
+
+/* How a session lives. Zero in a number means its default. */
+struct hutch_session_options {
+    size_t size;                 /* set by hutch_session_options_init */
+    double idle_timeout_seconds; /* without an exec; 1 to 86400, default 300 */
+    double lifetime_seconds;     /* in all; 1 to 604800, default 86400 */
+    bool checkpoints;            /* of python; default true */
+};
+
+/* Fills *options with defaults. Cannot fail. */
+HUTCH_PUBLIC void hutch_session_options_init(struct hutch_session_options *options);
+
+/* Starts a session. Of the request these count: language, memory_mb, cpus, max_processes,
+ * disk_mb, backend, require, owner. options may be NULL. The session is the caller's, to
+ * be closed by hutch_session_close before the engine is freed. It may be used by any
+ * number of threads at once. A session takes a place for cells (max_cells) as long as it
+ * lives. Errors: as hutch_run; always "not started". */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_open(hutch_engine *engine,
+                                                     const struct hutch_request *request,
+                                                     const struct hutch_session_options *options,
+                                                     hutch_session **ret_session,
+                                                     struct hutch_error *err);
+
+/* Runs code in a session, on the calling thread. Of the request these count: code, stdin,
+ * env, timeout_seconds, max_output_bytes, output_encoding, tidy, gate; its language must
+ * be the session's. Execs run one after the other, in the order of the calls; at most 64
+ * wait. A token ends the wait, or interrupts the exec and, a second later, kills its
+ * interpreter; the call then ends with HUTCH_ERR_CANCELLED, and the session goes on.
+ *
+ * Of the result, cpu_ms is of the interpreter's own process, and peak_memory_bytes 0,
+ * where that has not died.
+ * Errors: all; EXPIRED says why the session is over. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_exec(hutch_session *session,
+                                                     const struct hutch_request *request,
+                                                     const struct hutch_run_options *run_options,
+                                                     hutch_result **ret_result,
+                                                     struct hutch_error *err);
+
+/* Interrupts the exec that runs, if one does: as SIGINT would from a keyboard. From any
+ * thread, also from an output callback. */
+HUTCH_PUBLIC void hutch_session_interrupt(hutch_session *session);
+
+/* What is known of a session. */
+struct hutch_session_info {
+    char session_id[33];         /* 32 lower-case hexadecimal digits */
+    const char *language;        /* static */
+    double idle_timeout_seconds; /* as it was set */
+    double lifetime_seconds;
+    double expires_in_seconds; /* unless an exec runs meanwhile or comes; 0: it is over */
+    uint32_t layers;
+};
+HUTCH_PUBLIC void hutch_session_get_info(hutch_session *session,
+                                         struct hutch_session_info *ret_info);
+
+/* Ends a session: kills whatever is left of it. No call may be active in another thread.
+ * NULL is ignored. */
+HUTCH_PUBLIC void hutch_session_close(hutch_session *session);
 
 /* ---- requests as JSON -------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include <hutch.h>
 
 extern const struct command run_command;
+extern const struct command session_command;
 extern const struct command doctor_command;
 extern const struct command bench_command;
 extern const struct command version_command;

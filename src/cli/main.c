@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 const struct command *const commands[] = {
-    &run_command, &doctor_command, &bench_command, &version_command, &help_command, NULL,
+    &run_command,   &session_command, &doctor_command,
+    &bench_command, &version_command, &help_command,
+    NULL,
 };
 
 const struct command *command_find(const char *name)

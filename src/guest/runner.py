@@ -43,7 +43,7 @@ import os
 import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import ExtensionFileLoader, SourceFileLoader
-from _signal import SIG_IGN, SIGPIPE, signal
+from _signal import SIG_IGN, SIGINT, SIGPIPE, default_int_handler, signal
 from _weakref import ref
 from os import close, fstat, getpid, makedev, read, write
 
@@ -67,9 +67,14 @@ WIRE_ENV = 1
 WIRE_RUN = 2
 WIRE_GATE = 3
 WIRE_ZYGOTE = 4
+WIRE_SESSION = 5
+WIRE_STDIN = 6
 WIRE_VALUE = 16
 WIRE_ERROR = 17
 WIRE_VERDICT = 18
+WIRE_DONE = 19
+WIRE_READY = 20
+WIRE_SESSION_CHECKPOINTS = 1
 WIRE_RUN_TIDY = 1
 WIRE_ZYGOTE_LOAD_IN_CELLS = 1
 WIRE_GATE_ALLOWED_ONLY = 1
@@ -84,6 +89,8 @@ WIRE_MAX_RUN = 1 << 20
 WIRE_MAX_ENV = 100 * (255 + 1 + 32768 + 1)
 WIRE_MAX_GATE = 4 * 1000 * (1 + 255 + 1)
 WIRE_MAX_ZYGOTE = 8192
+WIRE_MAX_SESSION = 256
+WIRE_MAX_STDIN = 16 << 20
 WIRE_MAX_VALUE = 1 << 20
 WIRE_MAX_ERROR = 64 << 10
 
@@ -101,6 +108,8 @@ MAX_PAYLOADS = {
     WIRE_GATE: WIRE_MAX_GATE,
     WIRE_RUN: WIRE_MAX_RUN,
     WIRE_ZYGOTE: WIRE_MAX_ZYGOTE,
+    WIRE_SESSION: WIRE_MAX_SESSION,
+    WIRE_STDIN: WIRE_MAX_STDIN,
 }
 
 CUT_MARK = b" ... [cut]"
@@ -138,11 +147,21 @@ REHEARSALS = 20  # more than the interpreter needs to adapt code
 
 BUFFERED = (_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom)
 
+# Sessions: the file of an exec's program, and how many of them stay; how readily the
+# kernel takes a cell's processes (enter.c); of waitpid(), for children without a signal.
+SESSION_PROGRAM = "/run/main-%d.py"
+KEPT_PROGRAMS = 1000
+OOM_SCORE = 500
+WCLONE = -0x80000000
+
 # Of a zygote's child: how its process ends, by its pid, and the modules that it
 # has from the zygote.
 ending = {}
 preloaded = {}
 quit_process = [os._exit]
+
+# What ends a program that the gate refused.
+after_refusal = [os._exit]
 
 
 # -- the channel ---------------------------------------------------------------
@@ -595,7 +614,7 @@ def refuse(channel, line, reason):
     text = bounded("Static analysis rejected code: " + reason, MAX_REFUSAL)
     write(2, text + b"\n")
     channel.send(WIRE_VERDICT, uint(line, 4) + uint(0, 8) + text)
-    os._exit(WIRE_EXIT_REFUSED)
+    after_refusal[0](WIRE_EXIT_REFUSED)
 
 
 def walk(tree):
@@ -1099,6 +1118,290 @@ def replace_stdin():
     sys.stdin = sys.__stdin__ = stdin
 
 
+# -- sessions ------------------------------------------------------------------
+
+
+class EndOfExec(BaseException):
+    """Ends an exec of which nothing is to be told any more."""
+
+
+def end_exec(status):
+    raise EndOfExec(status)
+
+
+class Session:
+    """
+    One exec after the other, in one __main__.
+
+    The signal of an interrupt means something only while an exec runs: in between a
+    handler of ours takes it. After each exec a copy of this process is forked, which
+    waits, as the supervisor's session.h has it. It is a child that no wait() of the
+    program's finds, and in which no hook of the program's runs: nothing happens in it
+    before it takes over.
+    """
+
+    def __init__(self, channel, flags, payload):
+        path, _, memory = payload.decode().partition("\0")
+        self.channel = channel
+        self.pid = getpid()
+        self.copies = None
+        self.old_copies = []
+        self.memory_pages = int(memory) // os.sysconf("SC_PAGESIZE")
+        self.take_interrupts = default_int_handler
+        signal(SIGINT, ignore_interrupt)
+        after_refusal[0] = end_exec
+        if flags & WIRE_SESSION_CHECKPOINTS:
+            self.open_copies(path)
+        self.names = enter_main()
+        self.prefer_for_oom()
+        gc.freeze()
+        self.checkpoint()
+
+    def open_copies(self, path):
+        import _socket
+
+        self.socket = _socket
+        channel = _socket.socket(fileno=os.dup(self.channel.fd))
+        _, rights, _, _ = channel.recvmsg(1, _socket.CMSG_SPACE(4))
+        channel.close()
+        fd = int.from_bytes(rights[0][2][:4], byte_order)
+        os.set_inheritable(fd, False)
+        self.copies = _socket.socket(fileno=fd)
+        try:
+            self.module = load_module(path)
+        except ImportError:  # it was not built
+            self.copies = None
+
+    def serve(self):
+        while True:
+            try:
+                frame = self.channel.receive()
+            except (EOFError, OSError, ValueError):
+                os._exit(0)
+            self.run(frame)
+            self.checkpoint()
+
+    # -- an exec --
+
+    def run(self, frame):
+        """One exec, from its first frame to DONE."""
+        before = {}
+        has_stdin = False
+        gate = None
+        kind, flags, payload = frame
+        while kind != WIRE_RUN:
+            if kind == WIRE_ENV:
+                names = [entry.partition(b"=")[0] for entry in payload.split(b"\0")[:-1]]
+                before = {name: os.environb.get(name) for name in names}
+                set_environment(payload)
+            elif kind == WIRE_GATE:
+                gate = Gate(flags, payload)
+            elif kind == WIRE_STDIN:
+                has_stdin = give_stdin(payload)
+            kind, flags, payload = receive(self.channel)
+        name_program(self.channel.exec_id)
+        status, interrupted = self.execute(payload, flags & WIRE_RUN_TIDY, gate)
+        if getpid() != self.pid:  # a child that the program forked and did not end
+            flush_streams()
+            os._exit(status & 0xFF)
+        flush_streams()
+        restore_environment(before)
+        if has_stdin:
+            take_stdin()
+        self.channel.send(WIRE_DONE, uint(status & 0xFFFFFFFF, 4) + uint(interrupted, 4))
+
+    def execute(self, source, tidy, gate):
+        """Gives the status of the exec, and whether it was interrupted."""
+        try:
+            try:
+                signal(SIGINT, self.take_interrupts)
+                self.evaluate(source, tidy, gate)
+            finally:
+                self.take_interrupts = signal(SIGINT, ignore_interrupt)
+        except EndOfExec as end:
+            return end.args[0], 0
+        except KeyboardInterrupt:
+            return 130, 1
+        except BaseException as error:
+            return self.fail(error)
+        return 0, 0
+
+    def evaluate(self, source, tidy, gate):
+        compiled = False
+        try:
+            program = Program(source, tidy)
+            store_program(program.source)
+            tree = parse_program(program.source)
+            if gate:
+                gate.judge(self.channel, tree, program.commands)
+            program.give_hints()
+            code = compile_program(program.source, tree)
+            del tree, program
+            compiled = True
+            await_program = prepare_to_await() if code.co_flags & CO_COROUTINE else None
+            coroutine = eval(code, self.names)
+            if await_program:
+                await_program(coroutine)
+            stop_tracing(None)
+            stop_profiling(None)
+            send_value(self.channel, self.names)
+        except EndOfExec:
+            raise
+        except BaseException as error:
+            stop_tracing(None)
+            stop_profiling(None)
+            self.names.pop(VALUE_NAME, None)
+            report(self.channel, error, compiled)
+            if not isinstance(error, SystemExit):
+                self.show(error)
+            raise
+
+    def show(self, error):
+        """As the interpreter shows the exception that ends a program."""
+        trace = without_runner(error.__traceback__)
+        error.__traceback__ = trace
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+        try:
+            getattr(sys, "excepthook", show_exception)(type(error), error, trace)
+        except SystemExit:
+            pass
+        except BaseException as failure:
+            show_exception(type(failure), failure, failure.__traceback__)
+
+    def fail(self, error):
+        status = exit_status(error)
+        if status is None and isinstance(error, SystemExit):
+            try:
+                print(error.code, file=sys.stderr)
+            except BaseException:
+                pass
+        return (1 if status is None else status), 0
+
+    # -- copies --
+
+    def checkpoint(self):
+        """Forks the copy that goes on if this process dies, if one can be afforded."""
+        if self.copies is None:
+            return
+        self.reap()
+        try:
+            if not self.can_copy():
+                self.copies.send(uint(self.channel.exec_id, 4))  # there is none
+                return
+            pid = self.module.copy()
+        except OSError:
+            return
+        if pid == 0:
+            self.wait_as_copy()
+        else:
+            self.old_copies.append(pid)
+
+    def can_copy(self):
+        if len(os.listdir("/proc/self/task")) > 1:
+            return False
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            return int(file.read(200).split()[1]) * 3 <= self.memory_pages
+
+    def reap(self):
+        for pid in self.old_copies[:]:
+            try:
+                gone = os.waitpid(pid, os.WNOHANG | WCLONE)[0] != 0
+            except ChildProcessError:
+                gone = True
+            if gone:
+                self.old_copies.remove(pid)
+
+    def wait_as_copy(self):
+        """In the copy: waits, until it is to take over, or ends."""
+        try:
+            close(WIRE_CHANNEL_FD)
+            write_oom_score(OOM_SCORE)
+            lib = self.socket
+            mine, given = lib.socketpair(lib.AF_UNIX, lib.SOCK_SEQPACKET)
+            rights = uint(given.fileno(), 4)
+            message = uint(self.channel.exec_id, 4)
+            self.copies.sendmsg([message], [(lib.SOL_SOCKET, lib.SCM_RIGHTS, rights)])
+            given.close()
+            word, rights, _, _ = mine.recvmsg(1, lib.CMSG_SPACE(4))
+            if not word or not rights:
+                os._exit(0)
+            fd = int.from_bytes(rights[0][2][:4], byte_order)
+            os.dup2(fd, WIRE_CHANNEL_FD, False)
+            close(fd)
+            mine.close()
+        except BaseException:
+            os._exit(WIRE_EXIT_FAILED)
+        self.pid = getpid()
+        self.old_copies.clear()
+        self.channel.attach()
+        self.prefer_for_oom()
+        self.channel.send(WIRE_READY, b"")
+        self.checkpoint()
+
+    def prefer_for_oom(self):
+        """The copy shall not be what goes when the cell is out of memory."""
+        write_oom_score(OOM_SCORE + 200)
+
+
+def ignore_interrupt(number, frame):
+    pass
+
+
+def write_oom_score(score):
+    try:
+        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        write(fd, b"%d" % score)
+        close(fd)
+    except OSError:
+        pass
+
+
+def name_program(exec_id):
+    """Each exec has a file of its own, so that tracebacks of older code stay true."""
+    global PROGRAM
+    if exec_id > KEPT_PROGRAMS:
+        try:
+            os.unlink(SESSION_PROGRAM % (exec_id - KEPT_PROGRAMS))
+        except OSError:
+            pass
+    PROGRAM = SESSION_PROGRAM % exec_id
+    try:
+        os.unlink(PROGRAM)  # of an exec that was killed
+    except OSError:
+        pass
+
+
+def give_stdin(data):
+    fd = os.memfd_create("stdin")
+    view = memoryview(data)
+    while view:
+        view = view[write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.dup2(fd, 0)
+    close(fd)
+    replace_stdin()
+    return True
+
+
+def take_stdin():
+    fd = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(fd, 0)
+    close(fd)
+    replace_stdin()
+
+
+def restore_environment(before):
+    for name, value in before.items():
+        if value is None:
+            os.environb.pop(name, None)
+        else:
+            os.environb[name] = value
+    if b"TZ" in before:
+        from time import tzset
+
+        tzset()
+
+
 # -- all of it -----------------------------------------------------------------
 
 
@@ -1112,6 +1415,8 @@ def wait_for_request():
         frame = receive(channel)
     else:
         make_ready(channel)
+    if frame[0] == WIRE_SESSION:
+        Session(channel, *frame[1:]).serve()
     return channel, frame
 
 

@@ -18,6 +18,7 @@
 #include "wire.h"
 
 #include <hutch.h>
+#include <sys/types.h>
 
 struct backend;
 struct cell;
@@ -25,6 +26,8 @@ struct cell;
 /* What a cell is made for. Borrowed during cell_start only. */
 struct cell_spec {
     const struct hutch_request *request;
+    bool session;              /* the cell stays after a program; see session_begin */
+    uint64_t idle_ns, life_ns; /* of a session: without an exec, and in all */
 };
 
 enum cell_event_type {
@@ -35,6 +38,9 @@ enum cell_event_type {
     CELL_REPORT, /* report is set: a frame of the runner, in order */
     CELL_EXITED, /* exit is set; more output may follow */
     CELL_END,    /* dead, and every pipe read to its end: the last event */
+    /* Of a session, which has no CELL_END: */
+    CELL_TIME_UP, /* the exec is over its time, and was interrupted */
+    CELL_QUIET,   /* nothing has come until the deadline */
 };
 
 /* How a program ended, as the kernel and the supervisor know it. */
@@ -48,12 +54,14 @@ struct cell_exit {
     uint64_t peak_memory_bytes;
     uint64_t oom_kills;
     uint64_t process_limit_hits;
+    bool has_copy; /* of a session: it can go on where the last exec had ended */
 };
 
 struct cell_event {
     enum cell_event_type type;
     uint32_t layers;
     uint64_t begin_ns; /* STARTED: when the interpreter began, monotonic clock */
+    pid_t pid;         /* STARTED: of the interpreter, 0 where it cannot be known */
     const char *data;  /* valid until the next call on the cell */
     size_t length;
     struct report report; /* its data likewise */
@@ -81,6 +89,23 @@ struct backend_ops {
 
     /* Ends the run because it printed too much; CELL_EXITED follows. */
     void (*cell_stop)(struct cell *cell);
+
+    /* Of a session. The first frames of all; checkpoints: a copy shall wait. */
+    int (*session_open)(struct cell *cell, bool checkpoints, struct hutch_error *err);
+
+    /* An exec begins: frames that are sent from now on have its number. */
+    int (*session_begin)(struct cell *cell, uint32_t exec_id, uint64_t timeout_ns,
+                         struct hutch_error *err);
+
+    /* The exec has ended. */
+    int (*session_done)(struct cell *cell, struct hutch_error *err);
+
+    /* Interrupts the exec. From any thread, as long as the cell is there. */
+    void (*session_interrupt)(struct cell *cell);
+
+    /* After CELL_EXITED: the copy goes on, or a new interpreter. CELL_STARTED follows. */
+    int (*session_resume)(struct cell *cell, struct hutch_error *err);
+    int (*session_relaunch)(struct cell *cell, bool checkpoints, struct hutch_error *err);
 
     /* Kills whatever is left and frees the handle; NULL is ignored. */
     void (*cell_free)(struct cell *cell);

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 
 struct hutch_cancel {
     int fd; /* an eventfd that is never read: once set it stays readable */
@@ -128,6 +129,17 @@ void hutch_cancel_free(hutch_cancel *cancel)
         return;
     close(cancel->fd);
     free(cancel);
+}
+
+int random_id(char ret_id[33], struct hutch_error *err)
+{
+    unsigned char random[16];
+
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make a run id");
+    for (size_t i = 0; i < sizeof(random); i++)
+        snprintf(ret_id + 2 * i, 3, "%02x", random[i]);
+    return 0;
 }
 
 int cancel_fd(const struct hutch_cancel *cancel)

@@ -14,6 +14,9 @@ struct hutch_engine {
     struct scheduler scheduler;
 };
 
+/* 32 hexadecimal digits that nobody has had. Errors: SYSTEM. */
+MUST_CHECK int random_id(char ret_id[33], struct hutch_error *err);
+
 /* The descriptor that becomes readable when the token is triggered; -1 for
  * NULL. */
 int cancel_fd(const struct hutch_cancel *cancel);

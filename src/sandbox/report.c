@@ -6,35 +6,44 @@
 
 /* ---- frames ---- */
 
-/* The largest payload of a type; 0 for what no runner sends. */
-static uint32_t largest_payload(uint16_t type)
+/* The largest payload of a type. False for what no runner sends. */
+static bool largest_payload(uint16_t type, uint32_t *ret_length)
 {
     switch (type) {
     case WIRE_VALUE:
-        return WIRE_MAX_VALUE;
+        *ret_length = WIRE_MAX_VALUE;
+        return true;
     case WIRE_ERROR:
     case WIRE_VERDICT:
-        return WIRE_MAX_ERROR;
+        *ret_length = WIRE_MAX_ERROR;
+        return true;
+    case WIRE_DONE:
+        *ret_length = sizeof(struct wire_done);
+        return true;
+    case WIRE_READY:
+        *ret_length = 0;
+        return true;
     default:
-        return 0;
+        return false;
     }
 }
 
 enum report_state report_read(const char *data, size_t length, struct report *ret_report)
 {
     struct wire_header header;
+    uint32_t largest;
 
     if (length < sizeof(header))
         return REPORT_MORE;
     memcpy(&header, data, sizeof(header));
-    if (header.exec_id != 1 || largest_payload(header.type) == 0 ||
-        header.length > largest_payload(header.type))
+    if (!largest_payload(header.type, &largest) || header.length > largest)
         return REPORT_BROKEN;
     if (length - sizeof(header) < header.length)
         return REPORT_MORE;
     *ret_report = (struct report){
         .type = header.type,
         .flags = header.flags,
+        .exec_id = header.exec_id,
         .data = data + sizeof(header),
         .length = header.length,
     };
@@ -108,7 +117,7 @@ int reports_add(struct reports *reports, const struct report *report, struct hut
         return keep(&reports->value, report, err);
     if (report->type == WIRE_ERROR)
         return keep_claim(&reports->claim, &reports->claim_text, report, err);
-    if (first && reports->gate)
+    if (first && reports->gate && report->type == WIRE_VERDICT)
         return keep_claim(&reports->refusal, &reports->refusal_text, report, err);
     return 0;
 }

@@ -15,8 +15,9 @@
 
 /* One frame; data points into the bytes that it was read from. */
 struct report {
-    enum wire_type type; /* WIRE_VALUE, WIRE_ERROR or WIRE_VERDICT */
+    enum wire_type type; /* WIRE_VALUE and those after it */
     uint16_t flags;
+    uint32_t exec_id;
     const char *data;
     size_t length; /* at most the maximum of the type */
 };
@@ -27,7 +28,7 @@ enum report_state {
     REPORT_BROKEN, /* no frame begins so: nothing that follows can be read */
 };
 
-/* Reads the frame at the beginning of data. */
+/* Reads the frame at the beginning of data; whose exec it is of is the caller's affair. */
 enum report_state report_read(const char *data, size_t length, struct report *ret_report);
 
 /* The bytes that a frame takes. */

@@ -53,6 +53,7 @@ void hutch_result_free(hutch_result *result)
     free(result->error_class);
     free(result->error_message);
     free(result->value.data);
+    free(result->late_text.data);
     free(result);
 }
 
@@ -110,6 +111,16 @@ static void append_value(struct buf *out, const struct hutch_text *value)
         buf_append_text(out, "null");
 }
 
+static void append_session(struct buf *out, const struct hutch_result *result)
+{
+    if (!result->in_session)
+        return;
+    buf_appendf(out, ",\"restored\":%s,\"state_lost\":%s,\"late_output\":",
+                result->restored ? "true" : "false", result->state_lost ? "true" : "false");
+    json_append_string(out, result->late_text.data ? result->late_text.data : "",
+                       result->late_text.length);
+}
+
 static void append_place(struct buf *out, const struct hutch_result *result)
 {
     buf_append_text(out, ",\"backend\":");
@@ -142,6 +153,7 @@ static void append_result(struct buf *out, const struct hutch_result *result)
     append_time(out, "queue_ms", result->queue_ms);
     append_time(out, "cpu_ms", result->cpu_ms);
     buf_appendf(out, ",\"peak_memory_bytes\":%" PRIu64, result->peak_memory_bytes);
+    append_session(out, result);
     append_place(out, result);
     buf_append_text(out, "}");
 }

@@ -23,7 +23,6 @@
 
 #include <poll.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* How long a supervisor that says nothing is waited for before it counts as
  * broken: until the start, which may include the first building of a file
@@ -150,23 +149,15 @@ static int take_events(struct run *run, struct hutch_error *err)
             break;
         case CELL_END:
             return 0;
+        case CELL_TIME_UP: /* of sessions */
+        case CELL_QUIET:
+            break;
         }
         if (code < 0) {
             err_mark_maybe_ran(err);
             return code;
         }
     }
-}
-
-static int set_run_id(struct hutch_result *result, struct hutch_error *err)
-{
-    unsigned char random[16];
-
-    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make a run id");
-    for (size_t i = 0; i < sizeof(random); i++)
-        snprintf(result->run_id + 2 * i, 3, "%02x", random[i]);
-    return 0;
 }
 
 static int fill_result(struct run *run, struct hutch_result *result, struct hutch_error *err)
@@ -234,7 +225,7 @@ static int run_request(struct hutch_engine *engine, const struct hutch_request *
     struct hutch_result *result = NULL;
     if (result_new(&run->request, run->ops->name, &result, err) < 0)
         return err->code;
-    if (set_run_id(result, err) < 0 || run_cell(run, result, err) < 0) {
+    if (random_id(result->run_id, err) < 0 || run_cell(run, result, err) < 0) {
         hutch_result_free(result);
         return err->code;
     }

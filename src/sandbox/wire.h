@@ -33,7 +33,7 @@
 #include <stdint.h>
 
 /* Raised whenever a frame changes; helpers of another version are refused. */
-#define WIRE_VERSION 4
+#define WIRE_VERSION 5
 
 #define WIRE_CHANNEL_FD 1000
 #define WIRE_CHANNEL_FD_NODE 15
@@ -51,11 +51,13 @@ struct wire_header {
 };
 
 enum wire_type {
+    WIRE_TEXT = 0,    /* no frame: bytes for a shell */
     WIRE_ENV = 1,     /* NAME=VALUE strings, each ended by NUL */
     WIRE_RUN = 2,     /* the code, UTF-8, no NUL; nothing follows */
     WIRE_GATE = 3,    /* entries, each a kind byte (WIRE_GATE_*), a name, and NUL */
     WIRE_ZYGOTE = 4,  /* path of the zygote's module, NUL, names of modules with commas */
-    WIRE_SESSION = 5, /* path of the zygote's module; with the socket for struct wire_copy */
+    WIRE_SESSION = 5, /* path of the zygote's module, NUL, the cell's memory in bytes as a decimal;
+                         with the socket for struct wire_copy */
     WIRE_STDIN = 6,   /* what the program reads from 0, then the end of file */
 
     WIRE_VALUE = 16,   /* text of the last expression's value, UTF-8 */
@@ -109,5 +111,18 @@ struct wire_done {
 #define WIRE_MAX_ENV (100u * (255u + 1u + 32768u + 1u))
 #define WIRE_MAX_GATE (4u * 1000u * (1u + 255u + 1u))
 #define WIRE_MAX_ZYGOTE 8192u
+#define WIRE_MAX_SESSION 256u
 #define WIRE_MAX_VALUE (1u << 20)
 #define WIRE_MAX_ERROR (64u << 10)
+
+/* What hutch-init tells the supervisor, once that has sent it a byte: a process that was
+ * left to it has died, with this status, as waitpid gives it. */
+struct wire_orphan {
+    int32_t pid; /* in the cell */
+    int32_t status;
+};
+
+/* What a copy sends to the supervisor, with its wake socket: see namespace/session.h. */
+struct wire_copy {
+    uint32_t exec_id; /* after which it was made */
+};

@@ -17,7 +17,7 @@ union packet {
     struct proto_hello hello;
     struct proto_start start;
     struct proto_event event;
-    struct proto_stop stop;
+    struct proto_order stop;
     char bytes[sizeof(struct proto_hello) + sizeof(struct proto_event)];
 };
 
@@ -65,9 +65,9 @@ static void check_event(struct proto_event *event, size_t length)
     abort(); /* it was taken, and has no type */
 }
 
-static void check_stop(const struct proto_stop *stop, size_t length)
+static void check_stop(const struct proto_order *stop, size_t length)
 {
-    if (proto_is_stop(stop, length))
+    if (proto_is_order(stop, length, 0))
         assert(length == sizeof(*stop) && stop->end <= PROTO_END_OUTPUT);
 }
 

@@ -91,12 +91,13 @@ static void a_message_of_an_event_ends(void **state)
 static void a_stop_has_a_reason(void **state)
 {
     (void)state;
-    struct proto_stop stop = {.end = PROTO_END_OUTPUT};
+    struct proto_order stop = {.type = PROTO_STOP, .end = PROTO_END_OUTPUT};
 
-    assert_true(proto_is_stop(&stop, sizeof(stop)));
-    assert_false(proto_is_stop(&stop, 0));
+    assert_true(proto_is_order(&stop, sizeof(stop), 0));
+    assert_false(proto_is_order(&stop, sizeof(stop), 1));
+    assert_false(proto_is_order(&stop, 0, 0));
     stop.end = PROTO_END_OUTPUT + 1;
-    assert_false(proto_is_stop(&stop, sizeof(stop)));
+    assert_false(proto_is_order(&stop, sizeof(stop), 0));
 }
 
 int main(void)

@@ -18,8 +18,10 @@
 #include "doctor.h"
 #include "helper.h"
 #include "proto.h"
+#include "tree_tables.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -32,7 +34,7 @@
 #endif
 
 #define READ_BYTES (64u << 10)
-#define SEND_FRAMES 3
+#define SEND_FRAMES 4
 #define DRAIN_SECONDS 5 /* after the exit, for pipes whose writers are being killed */
 
 struct namespace_backend {
@@ -44,9 +46,9 @@ struct namespace_backend {
 };
 
 struct frame {
-    struct wire_header header;
-    const char *data; /* borrowed */
-    size_t sent;      /* of header and data together */
+    struct wire_header header; /* of type 0: data goes without */
+    const char *data;          /* borrowed */
+    size_t sent;               /* of header and data together */
 };
 
 struct cell {
@@ -57,6 +59,10 @@ struct cell {
     size_t frame_count, frame_next;
     struct buf report; /* frames of the runner, as they come in */
     size_t report_taken;
+    bool session;
+    bool is_shell; /* whose runner reads text */
+    uint64_t memory_bytes;
+    uint32_t exec_id; /* that frames have */
     bool exited;
     uint64_t drain_deadline_ns;
     char data[READ_BYTES];
@@ -195,10 +201,9 @@ static int refuse_descriptors(int socket)
     return 0;
 }
 
-static int open_ends(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
+static int open_program_ends(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
 {
-    if (add_socket(ends, SOCK_SEQPACKET, &cell->event_fd) < 0 ||
-        add_pipe(ends, &cell->stdout_fd) < 0 || add_pipe(ends, &cell->stderr_fd) < 0 ||
+    if (add_pipe(ends, &cell->stdout_fd) < 0 || add_pipe(ends, &cell->stderr_fd) < 0 ||
         add_socket(ends, SOCK_STREAM, &cell->channel_fd) < 0 ||
         refuse_descriptors(cell->channel_fd) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the cell's pipes");
@@ -207,6 +212,13 @@ static int open_ends(struct cell *cell, struct cell_ends *ends, struct hutch_err
         fcntl(cell->stderr_fd, F_SETFL, O_NONBLOCK) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the cell's pipes");
     return 0;
+}
+
+static int open_ends(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
+{
+    if (add_socket(ends, SOCK_SEQPACKET, &cell->event_fd) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the cell's pipes");
+    return open_program_ends(cell, ends, err);
 }
 
 static enum proto_language proto_language(enum hutch_language language)
@@ -222,16 +234,21 @@ static enum proto_language proto_language(enum hutch_language language)
     return PROTO_PYTHON;
 }
 
-static struct proto_start describe(const struct hutch_request *request)
+static struct proto_start describe(const struct cell_spec *spec)
 {
+    const struct hutch_request *request = spec->request;
     struct proto_start start = {
         .kind = PROTO_RUN,
         .language = (uint32_t)proto_language(request->language),
-        .has_stdin = request->stdin_length > 0,
+        .has_stdin = !spec->session && request->stdin_length > 0,
+        .session = spec->session,
+        .idle_ns = spec->idle_ns,
+        .life_ns = spec->life_ns,
         .require = request->require,
         .max_processes = request->max_processes,
         .cpu_millis = (uint32_t)(request->cpus * 1000.0 + 0.5),
-        .timeout_ns = (uint64_t)(request->timeout_seconds * (double)NS_PER_SECOND),
+        .timeout_ns = spec->session ? NO_DEADLINE
+                                    : (uint64_t)(request->timeout_seconds * (double)NS_PER_SECOND),
         .memory_bytes = MIB(request->memory_mb),
         .disk_bytes = MIB(request->disk_mb),
     };
@@ -249,6 +266,7 @@ static struct cell *cell_new(struct namespace_backend *backend, struct hutch_err
     }
     cell->backend = backend;
     cell->event_fd = cell->stdout_fd = cell->stderr_fd = cell->channel_fd = -1;
+    cell->exec_id = 1;
     cell->report = BUF_MAX(REPORTS_MAX_BYTES);
     return cell;
 }
@@ -285,11 +303,14 @@ static int namespace_cell_start(struct backend *base, const struct cell_spec *sp
                                 struct cell **ret_cell, struct hutch_error *err)
 {
     struct namespace_backend *backend = (struct namespace_backend *)base;
-    struct proto_start start = describe(spec->request);
+    struct proto_start start = describe(spec);
     struct cell *cell = cell_new(backend, err);
 
     if (!cell)
         return err->code;
+    cell->session = spec->session;
+    cell->is_shell = spec->request->language == HUTCH_SHELL;
+    cell->memory_bytes = start.memory_bytes;
     if (start_with(cell, &start, spec->request, err) < 0) {
         namespace_cell_free(cell);
         return err->code;
@@ -309,7 +330,7 @@ static int namespace_cell_send(struct cell *cell, enum wire_type type, uint16_t 
         .header = {.length = (uint32_t)length,
                    .type = (uint16_t)type,
                    .flags = flags,
-                   .exec_id = 1},
+                   .exec_id = cell->exec_id},
         .data = data,
     };
     return 0;
@@ -322,13 +343,15 @@ static int pump_frames(struct cell *cell, struct hutch_error *err)
     while (cell->frame_next < cell->frame_count) {
         struct frame *frame = &cell->frames[cell->frame_next];
         const char *header = (const char *)&frame->header;
-        bool in_header = frame->sent < sizeof(frame->header);
-        size_t offset = in_header ? frame->sent : frame->sent - sizeof(frame->header);
+        size_t head = frame->header.type != 0 ? sizeof(frame->header) : 0;
+        bool in_header = frame->sent < head;
+        size_t offset = in_header ? frame->sent : frame->sent - head;
         const char *next = (in_header ? header : frame->data) + offset;
-        size_t left = (in_header ? sizeof(frame->header) : frame->header.length) - offset;
+        size_t left = (in_header ? head : frame->header.length) - offset;
+        int more = in_header && frame->header.length > 0 ? MSG_MORE : 0;
 
         if (left > 0) {
-            ssize_t count = send(cell->channel_fd, next, left, MSG_NOSIGNAL | MSG_DONTWAIT);
+            ssize_t count = send(cell->channel_fd, next, left, MSG_NOSIGNAL | MSG_DONTWAIT | more);
             if (count < 0 && (errno == EAGAIN || errno == EINTR))
                 return 0;
             if (count < 0 && (errno == EPIPE || errno == ECONNRESET)) {
@@ -339,10 +362,18 @@ static int pump_frames(struct cell *cell, struct hutch_error *err)
                 return err_errno(err, HUTCH_ERR_SYSTEM, errno, "send the program to the cell");
             frame->sent += (size_t)count;
         }
-        if (frame->sent == sizeof(frame->header) + frame->header.length)
+        if (frame->sent == head + frame->header.length)
             cell->frame_next++;
     }
     return 0;
+}
+
+/* A program that took the runner's part may have left frames of an earlier exec. */
+static bool is_current(const struct cell *cell, const struct report *report)
+{
+    if (report->type == WIRE_READY)
+        return cell->session;
+    return report->exec_id == cell->exec_id && (cell->session || report->type != WIRE_DONE);
 }
 
 /* One whole frame of the runner becomes an event. Whatever breaks the form ends
@@ -364,6 +395,8 @@ static int take_report(struct cell *cell, struct cell_event *ret_event)
         break;
     case REPORT_WHOLE:
         cell->report_taken += REPORT_BYTES(&report);
+        if (!is_current(cell, &report))
+            return take_report(cell, ret_event);
         *ret_event = (struct cell_event){.type = CELL_REPORT, .report = report};
         return 1;
     }
@@ -425,7 +458,7 @@ static enum cell_end end_of(uint32_t end)
 static void take_exit(struct cell *cell, const struct proto_event *event,
                       struct cell_event *ret_event)
 {
-    cell->exited = true;
+    cell->exited = !cell->session;
     cell->drain_deadline_ns = clock_after_ns(DRAIN_SECONDS * NS_PER_SECOND);
     *ret_event = (struct cell_event){
         .type = CELL_EXITED,
@@ -438,6 +471,7 @@ static void take_exit(struct cell *cell, const struct proto_event *event,
                 .peak_memory_bytes = event->peak_memory_bytes,
                 .oom_kills = event->oom_kills,
                 .process_limit_hits = event->process_limit_hits,
+                .has_copy = event->has_copy != 0,
             },
     };
 }
@@ -460,11 +494,16 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor sent a malformed event");
     switch ((enum proto_event_type)event.type) {
     case PROTO_STARTED:
-        *ret_event = (struct cell_event){
-            .type = CELL_STARTED, .layers = event.layers, .begin_ns = event.begin_ns};
+        *ret_event = (struct cell_event){.type = CELL_STARTED,
+                                         .layers = event.layers,
+                                         .begin_ns = event.begin_ns,
+                                         .pid = event.pid};
         return 1;
     case PROTO_EXITED:
         take_exit(cell, &event, ret_event);
+        return 1;
+    case PROTO_TIME_UP:
+        *ret_event = (struct cell_event){.type = CELL_TIME_UP};
         return 1;
     case PROTO_LOST:
     case PROTO_FAILED:
@@ -534,7 +573,12 @@ static int namespace_cell_next_event(struct cell *cell, uint64_t deadline_ns, in
         int ready = poll(slots, SLOT_COUNT, clock_poll_timeout(until));
         if (ready < 0 && errno != EINTR)
             return err_errno(err, HUTCH_ERR_SYSTEM, errno, "wait for the cell");
-        if (ready == 0 && !cell->exited && clock_now_ns() >= deadline_ns)
+        bool is_late = ready == 0 && !cell->exited && clock_now_ns() >= deadline_ns;
+        if (is_late && cell->session) {
+            *ret_event = (struct cell_event){.type = CELL_QUIET};
+            return 0;
+        }
+        if (is_late)
             return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor let the deadline pass");
         if (ready <= 0)
             continue;
@@ -546,9 +590,119 @@ static int namespace_cell_next_event(struct cell *cell, uint64_t deadline_ns, in
 
 static void namespace_cell_stop(struct cell *cell)
 {
-    struct proto_stop stop = {.end = PROTO_END_OUTPUT};
+    struct proto_order order = {.type = PROTO_STOP, .end = PROTO_END_OUTPUT};
     if (cell->event_fd >= 0)
-        IGNORE_RESULT(send(cell->event_fd, &stop, sizeof(stop), MSG_NOSIGNAL) < 0);
+        IGNORE_RESULT(send(cell->event_fd, &order, sizeof(order), MSG_NOSIGNAL) < 0);
+}
+
+/* ---- sessions ---------------------------------------------------------- */
+
+static int give_order(struct cell *cell, const struct proto_order *order, const int *fds,
+                      size_t count, struct hutch_error *err)
+{
+    if (cell->event_fd < 0 || fd_send(cell->event_fd, order, sizeof(*order), fds, count) < 0)
+        return err_errno(err, HUTCH_ERR_HELPER, errno, "tell hutch-supervisor of the session");
+    return 0;
+}
+
+/* What makes a session of the runner's process. Then, for copies, their socket. */
+static int greet(struct cell *cell, bool checkpoints, struct hutch_error *err)
+{
+    static const char word[] = "session";
+    struct {
+        struct wire_header header;
+        char payload[WIRE_MAX_SESSION];
+    } frame = {
+        .header = {.type = WIRE_SESSION, .flags = checkpoints ? WIRE_SESSION_CHECKPOINTS : 0}};
+    frame.header.length = (uint32_t)snprintf(frame.payload, sizeof(frame.payload), "%s%c%" PRIu64,
+                                             TREE_ZYGOTE_MODULE, 0, cell->memory_bytes);
+    const void *greeting = cell->is_shell ? (const void *)word : &frame;
+    size_t length = cell->is_shell ? sizeof(word) : sizeof(frame.header) + frame.header.length;
+
+    if (fd_send(cell->channel_fd, greeting, length, NULL, 0) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "open the session in the cell");
+    return 0;
+}
+
+static int offer_copies(struct cell *cell, struct hutch_error *err)
+{
+    const struct proto_order order = {.type = PROTO_COPIES};
+    char word = 1;
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the session's socket");
+    int code = give_order(cell, &order, &pair[0], 1, err);
+    if (code == 0 && fd_send(cell->channel_fd, &word, 1, &pair[1], 1) < 0)
+        code = err_errno(err, HUTCH_ERR_SYSTEM, errno, "open the session in the cell");
+    close(pair[0]);
+    close(pair[1]);
+    return code;
+}
+
+static int namespace_session_open(struct cell *cell, bool checkpoints, struct hutch_error *err)
+{
+    if (greet(cell, checkpoints, err) < 0)
+        return err->code;
+    return checkpoints ? offer_copies(cell, err) : 0;
+}
+
+static int namespace_session_begin(struct cell *cell, uint32_t exec_id, uint64_t timeout_ns,
+                                   struct hutch_error *err)
+{
+    const struct proto_order order = {.type = PROTO_BEGIN, .timeout_ns = timeout_ns};
+
+    cell->exec_id = exec_id;
+    cell->frame_count = cell->frame_next = 0;
+    buf_clear(&cell->report);
+    cell->report_taken = 0;
+    return give_order(cell, &order, NULL, 0, err);
+}
+
+static int namespace_session_done(struct cell *cell, struct hutch_error *err)
+{
+    const struct proto_order order = {.type = PROTO_DONE};
+    return give_order(cell, &order, NULL, 0, err);
+}
+
+static void namespace_session_interrupt(struct cell *cell)
+{
+    const struct proto_order order = {.type = PROTO_INTERRUPT};
+    IGNORE_RESULT(send(cell->event_fd, &order, sizeof(order), MSG_NOSIGNAL) < 0);
+}
+
+static void forget_channel(struct cell *cell)
+{
+    fd_close(&cell->channel_fd);
+    buf_clear(&cell->report);
+    cell->report_taken = 0;
+    cell->frame_count = cell->frame_next = 0;
+}
+
+static int namespace_session_resume(struct cell *cell, struct hutch_error *err)
+{
+    __attribute__((cleanup(ends_done))) struct cell_ends ends = {.count = 0};
+    const struct proto_order order = {.type = PROTO_RESUME};
+
+    forget_channel(cell);
+    if (add_socket(&ends, SOCK_STREAM, &cell->channel_fd) < 0 ||
+        refuse_descriptors(cell->channel_fd) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the session's channel");
+    return give_order(cell, &order, ends.fds, ends.count, err);
+}
+
+static int namespace_session_relaunch(struct cell *cell, bool checkpoints, struct hutch_error *err)
+{
+    __attribute__((cleanup(ends_done))) struct cell_ends ends = {.count = 0};
+    const struct proto_order order = {.type = PROTO_RELAUNCH};
+
+    forget_channel(cell);
+    fd_close(&cell->stdout_fd);
+    fd_close(&cell->stderr_fd);
+    if (open_program_ends(cell, &ends, err) < 0 ||
+        give_order(cell, &order, ends.fds, ends.count, err) < 0)
+        return err->code;
+    return namespace_session_open(cell, checkpoints, err);
 }
 
 /* ---- doctor ------------------------------------------------------------ */
@@ -574,7 +728,7 @@ static int run_probe(struct namespace_backend *backend, struct probe *probe,
 
     hutch_request_init(&request);
     request.language = HUTCH_SHELL;
-    struct proto_start start = describe(&request);
+    struct proto_start start = describe(&(struct cell_spec){.request = &request});
     start.kind = PROTO_PROBE;
     struct cell *cell = cell_new(backend, err);
     if (!cell)
@@ -626,6 +780,12 @@ static const struct backend_ops namespace_ops = {
     .cell_send = namespace_cell_send,
     .cell_next_event = namespace_cell_next_event,
     .cell_stop = namespace_cell_stop,
+    .session_open = namespace_session_open,
+    .session_begin = namespace_session_begin,
+    .session_done = namespace_session_done,
+    .session_interrupt = namespace_session_interrupt,
+    .session_resume = namespace_session_resume,
+    .session_relaunch = namespace_session_relaunch,
     .cell_free = namespace_cell_free,
     .doctor = namespace_doctor,
     .free = namespace_free,

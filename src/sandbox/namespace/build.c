@@ -275,9 +275,12 @@ static void plan_node(struct cell_plan *plan, const struct proto_start *start, u
 static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
 {
     const char *const python[] = {"-I", "-B", "-X", "utf8", TREE_RUNNER, WIRE_PYTHON_FILE, NULL};
+    const char *const shell[] = {"--norc", "--noprofile", TREE_SHELL_RUNNER, NULL};
     const char *const node[] = {plan->node_options[0], plan->node_options[1], "-r",
                                 TREE_NODE_RUNNER,      WIRE_NODE_LINK,        NULL};
-    const char *const *const arguments[] = {[PROTO_PYTHON] = python, [PROTO_JAVASCRIPT] = node};
+    const char *const *const arguments[] = {[PROTO_PYTHON] = python,
+                                            [PROTO_SHELL] = plan->session ? shell : NULL,
+                                            [PROTO_JAVASCRIPT] = node};
     size_t count = 0;
 
     plan->argv[count++] = runtime->interpreter;
@@ -328,7 +331,7 @@ bool cell_fits(const struct sandbox_cell *cell, const struct proto_start *start)
 
 bool cell_parks(const struct sandbox_cell *cell)
 {
-    return cell->zygote || cell->pool;
+    return (cell->zygote || cell->pool) && !cell->session; /* whose interpreters are started */
 }
 
 static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build)
@@ -338,10 +341,11 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
 
     if (cell->zygote_of)
         cpus = 1; /* as its cells have */
-    else if (!cell_parks(cell))
+    else if (!cell_parks(cell) && CPU_COUNT(&cell->cpus) == 0)
         choose_cpus(supervisor, cell);
     plan->kind = cell->start.kind;
-    plan->forked = cell->zygote != NULL;
+    plan->forked = cell->zygote && cell_parks(cell);
+    plan->session = cell->start.session;
     plan->has_request = !cell->pool;
     plan->language = cell->start.language;
     plan->require = cell->start.require;
@@ -372,7 +376,7 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
 static int open_pipes(struct build *build, struct hutch_error *err)
 {
     if (fd_pipe(build->report) < 0 || fd_pipe(build->ready) < 0 || fd_pipe(build->mapped) < 0 ||
-        fd_pipe(build->lifeline) < 0)
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, build->lifeline) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the cell's pipes");
     if (fcntl(build->report[0], F_SETFL, O_NONBLOCK) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the report pipe");
@@ -578,8 +582,8 @@ static pid_t clone_init(struct supervisor *supervisor, struct sandbox_cell *cell
 
 /* For the interpreter's process to enter. Before hutch-init goes on: once it is
  * exec'd, an ordinary user may not look at it any more. */
-static int open_namespaces(struct supervisor *supervisor, const struct sandbox_cell *cell,
-                           struct build *build, struct hutch_error *err)
+int cell_open_namespaces(const struct supervisor *supervisor, pid_t pid, int ret_fds[PLAN_NS_COUNT],
+                         struct hutch_error *err)
 {
     static const struct {
         const char *name;
@@ -594,9 +598,9 @@ static int open_namespaces(struct supervisor *supervisor, const struct sandbox_c
         char path[48];
         if (!(supervisor->namespaces & kinds[i].flag))
             continue;
-        snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)cell->init_pid, kinds[i].name);
-        build->plan.ns_fds[i] = open(path, O_RDONLY | O_CLOEXEC);
-        if (build->plan.ns_fds[i] < 0)
+        snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, kinds[i].name);
+        ret_fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+        if (ret_fds[i] < 0)
             return err_errno(err, HUTCH_ERR_ISOLATION, errno, "open '%s'", path);
     }
     return 0;
@@ -625,7 +629,7 @@ static int start_init(struct supervisor *supervisor, struct sandbox_cell *cell, 
                    : err_fork(err, HUTCH_ERR_ISOLATION, errno, "clone into new namespaces");
     cell->init_pid = pid;
     if (supervisor_watch(supervisor, cell->init_pidfd, WATCH_CELL_INIT, cell->index, err) < 0 ||
-        open_namespaces(supervisor, cell, build, err) < 0)
+        cell_open_namespaces(supervisor, pid, build->plan.ns_fds, err) < 0)
         return err->code;
     if (cell->zygote && !cell->net_used)
         IGNORE_RESULT(net_open(pid, &cell->net)); /* or it is not used again */
@@ -650,12 +654,9 @@ static pid_t clone_run_by_stepping(struct supervisor *supervisor, struct sandbox
     return pid;
 }
 
-static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
+static int clone_run(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
                      struct hutch_error *err)
 {
-    cell->deadline_ns = clock_after_ns(cell->zygote ? ZYGOTE_ANSWER_NS : CELL_START_LIMIT_NS);
-    if (cell->zygote)
-        return zygote_order(cell->zygote, cell, &build->plan, err);
     pid_t pid = supervisor->can_step
                     ? clone_run_by_stepping(supervisor, cell, build)
                     : send_messenger(supervisor, build, cgroup_cell_clone_fd(cell->cgroup),
@@ -664,6 +665,15 @@ static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, s
         return err_fork(err, HUTCH_ERR_ISOLATION, errno, "clone the interpreter's process");
     cell->run_pid = pid;
     return supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, err);
+}
+
+static int start_run(struct supervisor *supervisor, struct sandbox_cell *cell, struct build *build,
+                     struct hutch_error *err)
+{
+    cell->deadline_ns = clock_after_ns(cell->zygote ? ZYGOTE_ANSWER_NS : CELL_START_LIMIT_NS);
+    if (cell->zygote)
+        return zygote_order(cell->zygote, cell, &build->plan, err);
+    return clone_run(supervisor, cell, build, err);
 }
 
 /* An interpreter that parks waits for its request at a socket of its own; else it gets the engine's
@@ -715,16 +725,66 @@ static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, 
     return 0;
 }
 
+#define BUILD_NONE                                                                                 \
+    {                                                                                              \
+        .plan.ns_fds = {-1, -1, -1, -1, -1, -1}, .report = {-1, -1}, .ready = {-1, -1},            \
+        .mapped = {-1, -1}, .lifeline = {-1, -1}, .park = {-1, -1},                                \
+    }
+
+/* hutch-init stands already, and will not say so again. */
+static int plan_relaunch(struct supervisor *supervisor, struct sandbox_cell *cell,
+                         struct build *build, const int ns_fds[PLAN_NS_COUNT],
+                         struct hutch_error *err)
+{
+    char word = 1;
+
+    if (open_pipes(build, err) < 0 || cell_own_pipes(cell, err) < 0 ||
+        cgroup_cell_rejoin(cell->cgroup, err) < 0)
+        return err->code;
+    for (size_t i = 0; i < PLAN_NS_COUNT; i++) {
+        build->plan.ns_fds[i] = ns_fds[i] >= 0 ? fcntl(ns_fds[i], F_DUPFD_CLOEXEC, 0) : -1;
+        if (ns_fds[i] >= 0 && build->plan.ns_fds[i] < 0)
+            return err_errno(err, HUTCH_ERR_SYSTEM, errno, "keep the cell's namespaces");
+    }
+    if (write(build->ready[1], &word, 1) != 1)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the new interpreter");
+    fd_close(&build->ready[1]);
+    if (plan_ids(supervisor, cell, build, err) < 0)
+        return err->code;
+    return 0;
+}
+
+int cell_relaunch(struct supervisor *supervisor, struct sandbox_cell *cell,
+                  const int ns_fds[PLAN_NS_COUNT], struct hutch_error *err)
+{
+    __attribute__((cleanup(build_done))) struct build build = BUILD_NONE;
+    struct cell_plan *plan = &build.plan;
+
+    if (plan_relaunch(supervisor, cell, &build, ns_fds, err) < 0)
+        return err->code;
+    plan->namespaces = supervisor->namespaces;
+    plan->cgroup_ns = supervisor->cgroup_ns;
+    plan->layers = cell->layers; /* that were in force before */
+    plan_cell(supervisor, cell, &build);
+    plan_joining(cell, plan, true);
+    plan->stdout_fd = cell->fds[PROTO_FD_STDOUT];
+    plan->stderr_fd = cell->fds[PROTO_FD_STDERR];
+    plan->channel_fd = cell->fds[PROTO_FD_CHANNEL];
+    plan->stdin_fd = -1;
+    cell->report_fd = TAKE_FD(build.report[0]);
+    cell->layers = 0; /* until it confirms */
+    cell->error.code = 0;
+    int code = supervisor_watch(supervisor, cell->report_fd, WATCH_CELL_REPORT, cell->index, err);
+    if (code == 0)
+        code = clone_run(supervisor, cell, &build, err);
+    cgroup_cell_joined(cell->cgroup);
+    cell_close_handed_on(cell);
+    return code;
+}
+
 int cell_build(struct supervisor *supervisor, struct sandbox_cell *cell, struct hutch_error *err)
 {
-    __attribute__((cleanup(build_done))) struct build build = {
-        .plan.ns_fds = {-1, -1, -1, -1, -1, -1},
-        .report = {-1, -1},
-        .ready = {-1, -1},
-        .mapped = {-1, -1},
-        .lifeline = {-1, -1},
-        .park = {-1, -1},
-    };
+    __attribute__((cleanup(build_done))) struct build build = BUILD_NONE;
     int code = cell->zygote_of ? 0 : cell_check_limits(&cell->start, err);
     if (code == 0)
         code = build_with(supervisor, cell, &build, err);

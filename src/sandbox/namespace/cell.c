@@ -31,7 +31,7 @@ static void begin_sampling(struct sandbox_cell *cell);
 /* The engine reads little and gets few packets: a full socket is a dead peer. An
  * event that is not told would make the rest wrong, so it is the last: the end of
  * the socket tells the engine, and the cell has no time left. */
-static void tell(struct sandbox_cell *cell, const struct proto_event *event)
+void cell_tell(struct sandbox_cell *cell, const struct proto_event *event)
 {
     if (cell->event_fd >= 0 &&
         send(cell->event_fd, event, sizeof(*event), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
@@ -43,7 +43,7 @@ static void tell(struct sandbox_cell *cell, const struct proto_event *event)
 static void tell_failed(struct sandbox_cell *cell, const struct hutch_error *error)
 {
     struct proto_event event = {.type = PROTO_FAILED, .error = *error};
-    tell(cell, &event);
+    cell_tell(cell, &event);
 }
 
 /* ---- taking down ------------------------------------------------------- */
@@ -54,6 +54,16 @@ static void kill_cell(struct sandbox_cell *cell)
     if (cell->init_pidfd >= 0)
         pidfd_send_signal(cell->init_pidfd, SIGKILL, NULL, 0);
     if (cell->run_pidfd >= 0)
+        pidfd_send_signal(cell->run_pidfd, SIGKILL, NULL, 0);
+}
+
+void cell_stop_program(struct sandbox_cell *cell, enum proto_end end)
+{
+    if (cell->end == PROTO_END_EXIT)
+        cell->end = end;
+    if (!cell->session)
+        kill_cell(cell);
+    else if (cell->run_pidfd >= 0)
         pidfd_send_signal(cell->run_pidfd, SIGKILL, NULL, 0);
 }
 
@@ -73,7 +83,9 @@ static void close_descriptors(struct supervisor *supervisor, struct sandbox_cell
     supervisor_close(supervisor, &cell->event_fd);
     supervisor_close(supervisor, &cell->park_fd);
     supervisor_close(supervisor, &cell->report_fd);
-    fd_close(&cell->lifeline_fd);
+    supervisor_close(supervisor, &cell->lifeline_fd);
+    session_close(supervisor, cell->session);
+    cell->session = NULL;
     fd_close(&cell->sampler.proc_fd);
     cell_close_handed_on(cell);
 }
@@ -141,7 +153,7 @@ static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, u
 static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     pool_forget(cell);
-    if (cell->state == CELL_RUNNING && cell->start.kind == PROTO_RUN) {
+    if (cell->state == CELL_RUNNING && cell->start.kind == PROTO_RUN && !cell->start.session) {
         supervisor->running--;
         supervisor->ended_ns = clock_now_ns();
     }
@@ -391,20 +403,21 @@ static void tell_status(const struct supervisor *supervisor, const struct sandbo
     IGNORE_RESULT(send(cell->event_fd, &status, sizeof(status), MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
 }
 
-static void tell_started(struct supervisor *supervisor, struct sandbox_cell *cell)
+void cell_tell_started(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     struct proto_event event = {
         .type = PROTO_STARTED,
         .layers = cell->layers,
         .origin = cell->origin,
         .begin_ns = cell->begin_ns,
+        .pid = cell->run_pid,
     };
     cell->state = CELL_RUNNING;
-    if (cell->start.kind == PROTO_RUN) {
+    if (cell->start.kind == PROTO_RUN && !cell->start.session) {
         supervisor->running++;
         supervisor->started_ns = clock_now_ns();
     }
-    tell(cell, &event);
+    cell_tell(cell, &event);
     if (cell->start.kind == PROTO_RUN)
         supervisor->starts[cell->origin]++;
     else if (cell->start.kind == PROTO_PROBE)
@@ -427,6 +440,22 @@ static int send_request(struct supervisor *supervisor, struct sandbox_cell *cell
     if (fd_send(cell->park_fd, &go, sizeof(go), fds, PARK_FDS_MAX - !cell->start.has_stdin) < 0)
         return err_errno(err, HUTCH_ERR_HELPER, errno, "wake the parked cell");
     return 0;
+}
+
+/* The interpreter has what it needs. Returns whether the cell is RUNNING; if not it
+ * may be gone already. */
+static bool begin_program(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    struct hutch_error err;
+
+    begin_sampling(cell);
+    if (cell->start.session && session_open(supervisor, cell, &err) < 0) {
+        tell_failed(cell, &err);
+        cell_abandon(supervisor, cell);
+        return false;
+    }
+    cell_tell_started(supervisor, cell);
+    return true;
 }
 
 static int limit_parked(const struct supervisor *supervisor, struct sandbox_cell *cell,
@@ -457,9 +486,7 @@ static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell)
     }
     supervisor_close(supervisor, &cell->park_fd);
     cell_close_handed_on(cell);
-    begin_sampling(cell);
-    tell_started(supervisor, cell);
-    return true;
+    return begin_program(supervisor, cell);
 }
 
 /* ---- events ------------------------------------------------------------ */
@@ -547,9 +574,7 @@ static bool conclude_start(struct supervisor *supervisor, struct sandbox_cell *c
         note_use(cell);
         return hand_over(supervisor, cell);
     }
-    begin_sampling(cell);
-    tell_started(supervisor, cell);
-    return true;
+    return begin_program(supervisor, cell);
 }
 
 /* The interpreter of a pool's cell says that it is ready. */
@@ -575,24 +600,40 @@ static void handle_park(struct supervisor *supervisor, struct sandbox_cell *cell
 
 static void handle_report(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    if (!cell_take_reports(cell))
+    if (cell_take_reports(cell))
+        return;
+    if (cell->session)
+        session_conclude_launch(supervisor, cell);
+    else
         conclude_start(supervisor, cell);
+}
+
+static bool take_order(struct supervisor *supervisor, struct sandbox_cell *cell,
+                       const struct proto_order *order, int *fds, size_t fd_count)
+{
+    if (cell->session)
+        return session_take_order(supervisor, cell, order, fds, fd_count);
+    if (order->type != PROTO_STOP)
+        return false;
+    cell_stop_program(cell, (enum proto_end)order->end);
+    return true;
 }
 
 static void handle_message(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    struct proto_stop stop;
-    ssize_t count = recv(cell->event_fd, &stop, sizeof(stop), MSG_DONTWAIT | MSG_TRUNC);
+    struct proto_order order;
+    int fds[PROTO_ORDER_FDS_MAX] = {-1, -1, -1};
+    size_t fd_count = PROTO_ORDER_FDS_MAX;
 
+    ssize_t count = fd_receive(cell->event_fd, &order, sizeof(order), fds, &fd_count);
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (count <= 0 || !proto_is_stop(&stop, (size_t)count)) {
+    if (count <= 0 || !proto_is_order(&order, (size_t)count, fd_count) ||
+        !take_order(supervisor, cell, &order, fds, fd_count)) {
+        for (size_t i = 0; i < fd_count; i++)
+            fd_close(&fds[i]);
         cell_abandon(supervisor, cell);
-        return;
     }
-    if (cell->end == PROTO_END_EXIT)
-        cell->end = (enum proto_end)stop.end;
-    kill_cell(cell);
 }
 
 /* PID 1 dies only by our hand, so one that is dying now was killed from
@@ -645,6 +686,8 @@ static struct cgroup_usage usage_of(const struct sandbox_cell *cell, const struc
 
     cgroup_cell_usage(cell->cgroup, &usage);
     usage.cpu_ns -= usage.cpu_ns > cell->cpu_before_ns ? cell->cpu_before_ns : usage.cpu_ns;
+    if (cell->session)
+        session_subtract_usage(cell->session, &usage);
     if (usage.cpu_ns == 0)
         usage.cpu_ns = cpu_ns_of(waited);
     if (usage.peak_memory_bytes == 0) {
@@ -668,10 +711,11 @@ static bool host_ran_out(const struct sandbox_cell *cell, const struct cgroup_us
            usage->peak_memory_bytes < limit - limit / 8;
 }
 
-static void tell_exit(struct sandbox_cell *cell, int status, const struct cgroup_usage *usage)
+static struct proto_event describe_exit(const struct sandbox_cell *cell, int status,
+                                        const struct cgroup_usage *usage)
 {
     bool out_of_memory = usage->oom_kills > 0 && WIFSIGNALED(status);
-    struct proto_event event = {
+    return (struct proto_event){
         .type = PROTO_EXITED,
         .end = cell->end == PROTO_END_EXIT && out_of_memory ? PROTO_END_MEMORY : cell->end,
         .wait_status = status,
@@ -681,7 +725,6 @@ static void tell_exit(struct sandbox_cell *cell, int status, const struct cgroup
         .oom_kills = usage->oom_kills,
         .process_limit_hits = usage->pids_max_hits,
     };
-    tell(cell, &event);
 }
 
 static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -689,6 +732,11 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
     int status = 0;
     struct rusage waited;
 
+    if (cell->session && cell->session->promoted) { /* no child of ours */
+        supervisor_close(supervisor, &cell->run_pidfd);
+        session_take_death(supervisor, cell);
+        return;
+    }
     if (!reap(supervisor, &cell->run_pidfd, &status, &waited))
         return;
     if (cell->zygote_of) {
@@ -707,8 +755,14 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
         if (!conclude_start(supervisor, cell))
             return;
     }
+    cell_conclude_run(supervisor, cell, status, &waited);
+}
+
+void cell_conclude_run(struct supervisor *supervisor, struct sandbox_cell *cell, int status,
+                       const struct rusage *waited)
+{
     count_processes(cell);
-    struct cgroup_usage usage = usage_of(cell, &waited);
+    struct cgroup_usage usage = usage_of(cell, waited);
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     /* A v2 group that runs out of memory takes PID 1 along: no outside hand. */
     if (killed && host_ran_out(cell, &usage)) {
@@ -716,14 +770,19 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
         err_set(&event.error, HUTCH_ERR_NO_MEMORY,
                 "the host, or a cgroup above the cell's, has no memory left, and the kernel killed "
                 "the program");
-        tell(cell, &event);
+        cell_tell(cell, &event);
     } else if (killed && cell->end == PROTO_END_EXIT && usage.oom_kills == 0 &&
                init_is_dying(cell)) {
         struct proto_event event = {.type = PROTO_LOST};
         err_set(&event.error, HUTCH_ERR_HELPER, "hutch-init was killed from outside the cell");
-        tell(cell, &event);
+        cell_tell(cell, &event);
     } else {
-        tell_exit(cell, status, &usage);
+        struct proto_event event = describe_exit(cell, status, &usage);
+        if (cell->session) {
+            session_lose_interpreter(supervisor, cell, &event);
+            return;
+        }
+        cell_tell(cell, &event);
     }
     begin_close(supervisor, cell);
 }
@@ -732,9 +791,7 @@ static void handle_memory(struct sandbox_cell *cell)
 {
     if (!cgroup_cell_take_oom(cell->cgroup) || cell->state == CELL_CLOSING)
         return;
-    if (cell->end == PROTO_END_EXIT)
-        cell->end = PROTO_END_MEMORY;
-    kill_cell(cell);
+    cell_stop_program(cell, PROTO_END_MEMORY);
 }
 
 void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum watch_kind kind)
@@ -764,6 +821,14 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
         if (cell->park_fd >= 0)
             handle_park(supervisor, cell);
         break;
+    case WATCH_CELL_LIFELINE:
+        if (cell->session)
+            session_take_word(supervisor, cell);
+        break;
+    case WATCH_CELL_COPIES:
+        if (cell->session)
+            session_take_copy(supervisor, cell);
+        break;
     case WATCH_ZYGOTE:
         if (cell->zygote_of)
             zygote_handle(supervisor, cell->zygote_of);
@@ -791,10 +856,8 @@ static void tick_sample(struct sandbox_cell *cell)
         cell->peak.memory_bytes = sample.memory_bytes;
     if (sample.processes > cell->peak.processes)
         cell->peak.processes = sample.processes;
-    if (sample.memory_bytes > cell->start.memory_bytes && cell->end == PROTO_END_EXIT) {
-        cell->end = PROTO_END_MEMORY;
-        kill_cell(cell);
-    }
+    if (sample.memory_bytes > cell->start.memory_bytes && cell->end == PROTO_END_EXIT)
+        cell_stop_program(cell, PROTO_END_MEMORY);
 }
 
 void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
@@ -809,6 +872,10 @@ void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_
     }
     if (now_ns >= cell->sample_ns)
         tick_sample(cell);
+    if (cell->session) {
+        session_tick(supervisor, cell, now_ns);
+        return;
+    }
     if (now_ns < cell->deadline_ns)
         return;
     /* Others are before it, and get their answers. */
@@ -821,14 +888,13 @@ void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_
         zygote_lose(supervisor, cell->zygote);
         return;
     }
-    if (cell->end == PROTO_END_EXIT)
-        cell->end = PROTO_END_TIMEOUT;
-    kill_cell(cell);
+    cell_stop_program(cell, PROTO_END_TIMEOUT);
 }
 
 uint64_t cell_next_tick(const struct sandbox_cell *cell)
 {
     if (cell->state == CELL_CLOSING)
         return clock_after_ns(CLOSE_RETRY_NS);
-    return clock_sooner_ns(cell->sample_ns, cell->deadline_ns);
+    return clock_sooner_ns(cell->sample_ns,
+                           cell->session ? session_next_tick(cell) : cell->deadline_ns);
 }

@@ -16,6 +16,7 @@
 #include "net.h"
 #include "plan.h"
 #include "sample.h"
+#include "session.h"
 #include "supervisor.h"
 #include "zygote.h"
 
@@ -29,16 +30,17 @@ struct sandbox_cell {
     enum cell_state state;
     struct proto_start start;
     enum proto_origin origin;
-    struct zygote *zygote;    /* that the interpreter comes from; NULL: exec'd */
-    struct zygote *zygote_of; /* that this is the cell of */
-    bool is_ordered;          /* its process is on its way from the zygote */
-    bool is_ready;            /* its interpreter says that it waits for a request */
-    struct pool *pool;        /* that it is made for, or waits in */
-    int event_fd;             /* -1: no request yet, or the engine is not interested any more */
-    int fds[PROTO_FDS_MAX];   /* of the engine, for the interpreter; -1 once handed on */
-    int park_fd;              /* to the waiting interpreter */
+    struct zygote *zygote;        /* that the interpreter comes from; NULL: exec'd */
+    struct zygote *zygote_of;     /* that this is the cell of */
+    bool is_ordered;              /* its process is on its way from the zygote */
+    bool is_ready;                /* its interpreter says that it waits for a request */
+    struct pool *pool;            /* that it is made for, or waits in */
+    struct cell_session *session; /* NULL: it ends with its program */
+    int event_fd;                 /* -1: no request yet, or the engine is not interested any more */
+    int fds[PROTO_FDS_MAX];       /* of the engine, for the interpreter; -1 once handed on */
+    int park_fd;                  /* to the waiting interpreter */
     int report_fd;
-    int lifeline_fd;
+    int lifeline_fd;           /* hutch-init's */
     pid_t init_pid, run_pid;   /* 0: none yet; of a dead child maybe another's now */
     int init_pidfd, run_pidfd; /* -1: none, or reaped */
     struct cgroup_cell *cgroup;
@@ -104,6 +106,17 @@ bool cell_take_reports(struct sandbox_cell *cell);
 /* Closes what the interpreter has got. */
 void cell_close_handed_on(struct sandbox_cell *cell);
 
+/* Kills the program, for a reason that is said once. A session outlives it. */
+void cell_stop_program(struct sandbox_cell *cell, enum proto_end end);
+
+/* Tells the engine; where it cannot be told, that is the cell's end. */
+void cell_tell(struct sandbox_cell *cell, const struct proto_event *event);
+void cell_tell_started(struct supervisor *supervisor, struct sandbox_cell *cell);
+
+/* The interpreter is dead: tells the engine, and closes the cell if it was no session. */
+void cell_conclude_run(struct supervisor *supervisor, struct sandbox_cell *cell, int status,
+                       const struct rusage *waited);
+
 /* ---- build.c ----------------------------------------------------------- */
 
 /* Makes everything of a cell up to its two children, which then go on by
@@ -139,6 +152,15 @@ bool cell_fits(const struct sandbox_cell *cell, const struct proto_start *start)
 
 /* Whether the interpreter waits at the cell's park socket until it gets a request. */
 bool cell_parks(const struct sandbox_cell *cell);
+
+/* Opens the namespaces of a process in a cell. */
+MUST_CHECK int cell_open_namespaces(const struct supervisor *supervisor, pid_t pid,
+                                    int ret_fds[PLAN_NS_COUNT], struct hutch_error *err);
+
+/* Starts a new interpreter, with the descriptors in cell->fds, in a cell that has lost
+ * its own. */
+MUST_CHECK int cell_relaunch(struct supervisor *supervisor, struct sandbox_cell *cell,
+                             const int ns_fds[PLAN_NS_COUNT], struct hutch_error *err);
 
 /* The error that a child's report stands for. */
 void cell_report_error(const struct sandbox_cell *cell, const struct child_report *report,

@@ -228,6 +228,19 @@ size_t cgroup_cell_join_fds(const struct cgroup_cell *cell, bool born_inside,
     return count;
 }
 
+int cgroup_cell_rejoin(struct cgroup_cell *cell, struct hutch_error *err)
+{
+    cgroup_cell_joined(cell);
+    for (int v2 = 0; cell && v2 <= 1; v2++) { /* that of v2 comes last */
+        for (size_t i = 0; i < cell->host->count; i++) {
+            const struct cgroup_hierarchy *tree = &cell->host->hierarchies[i];
+            if (tree->v2 == v2 && open_join(cell, tree, err) < 0)
+                return err->code;
+        }
+    }
+    return 0;
+}
+
 void cgroup_cell_joined(struct cgroup_cell *cell)
 {
     if (!cell)

@@ -132,6 +132,9 @@ static inline int cgroup_join(const int *fds, size_t count)
     return 0;
 }
 
+/* Opens them again, for one more process. Errors: SYSTEM. */
+MUST_CHECK int cgroup_cell_rejoin(struct cgroup_cell *cell, struct hutch_error *err);
+
 /* Closes the descriptors for joining, when all that should join have. */
 void cgroup_cell_joined(struct cgroup_cell *cell);
 

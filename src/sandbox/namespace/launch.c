@@ -30,7 +30,7 @@ void launch_child(struct cell_plan *plan)
     }
     const char *const *argv = plan->argv;
     const char *const *envp = plan->envp;
-    if (plan->language == PROTO_SHELL) {
+    if (plan->language == PROTO_SHELL && !plan->session) {
         int error = script_receive(WIRE_CHANNEL_FD, argv[0], WIRE_SHELL_FILE, &argv, &envp);
         if (error < 0)
             child_fail(plan, CHILD_SCRIPT, -error);

@@ -74,6 +74,7 @@ struct cell_plan {
     enum proto_start_kind kind;
     bool forked;      /* the interpreter's process comes from a zygote */
     bool has_request; /* it is there already: no time for getting ready */
+    bool session;     /* more programs come after the first */
     enum proto_language language;
     uid_t uid; /* as seen after the user namespace was entered */
     gid_t gid;

@@ -62,6 +62,18 @@ uint32_t proc_text_pid(const char *text)
     return pid <= INT32_MAX ? (uint32_t)pid : 0;
 }
 
+uint32_t proc_text_innermost_pid(const char *text)
+{
+    static const char key[] = "\nNSpid:";
+    const char *line = strstr(text, key);
+    const char *end = line ? strchr(line + 1, '\n') : NULL;
+    uint64_t pid = 0;
+
+    for (const char *at = end ? line + strlen(key) : NULL; at && at < end; at = strchr(at, '\t'))
+        pid = parse_leading(++at);
+    return pid <= INT32_MAX ? (uint32_t)pid : 0;
+}
+
 /* Whether a number of a line is 0. */
 static bool is_zero(const char *text, const char *line, const char *name)
 {

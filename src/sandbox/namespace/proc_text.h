@@ -29,6 +29,10 @@ bool proc_text_uid_0_is_root(const char *text);
 /* fdinfo of a pidfd: the pid in the namespace of the proc; or 0. */
 uint32_t proc_text_pid(const char *text);
 
+/* The last number of NSpid in /proc/PID/status: the process's number in its own pid
+ * namespace; 0 where there is none. */
+uint32_t proc_text_innermost_pid(const char *text);
+
 /* sockstat: whether the network namespace has no socket, nor what a closed
  * connection leaves behind; or false. */
 bool proc_text_has_no_socket(const char *text);

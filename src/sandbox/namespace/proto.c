@@ -23,7 +23,8 @@ bool proto_is_hello(struct proto_hello *hello, size_t length)
 bool proto_is_start(const struct proto_start *start, size_t length, size_t fd_count)
 {
     return length == sizeof(*start) && start->kind <= PROTO_PROBE &&
-           start->language < PROTO_LANGUAGE_COUNT && start->has_stdin <= 1 &&
+           start->language < PROTO_LANGUAGE_COUNT && start->has_stdin <= 1 && start->session <= 1 &&
+           (start->session == 0 || start->kind == PROTO_RUN) &&
            fd_count == PROTO_FD_STDIN + start->has_stdin;
 }
 
@@ -39,8 +40,10 @@ bool proto_is_event(struct proto_event *event, size_t length)
     switch ((enum proto_event_type)event->type) {
     case PROTO_STARTED:
         return (event->layers & ~HUTCH_LAYERS_NAMESPACE) == 0 && event->origin < PROTO_ORIGIN_COUNT;
+    case PROTO_TIME_UP:
+        return true;
     case PROTO_EXITED:
-        return is_end(event->end) &&
+        return is_end(event->end) && event->has_copy <= 1 &&
                (WIFEXITED(event->wait_status) || WIFSIGNALED(event->wait_status));
     case PROTO_FAILED:
     case PROTO_LOST:
@@ -49,7 +52,11 @@ bool proto_is_event(struct proto_event *event, size_t length)
     return false;
 }
 
-bool proto_is_stop(const struct proto_stop *stop, size_t length)
+bool proto_is_order(const struct proto_order *order, size_t length, size_t fd_count)
 {
-    return length == sizeof(*stop) && is_end(stop->end);
+    static const size_t fds[PROTO_ORDER_COUNT] = {
+        [PROTO_COPIES] = 1, [PROTO_RESUME] = 1, [PROTO_RELAUNCH] = PROTO_ORDER_FDS_MAX};
+
+    return length == sizeof(*order) && order->type < PROTO_ORDER_COUNT && is_end(order->end) &&
+           fd_count == fds[order->type];
 }

@@ -8,7 +8,8 @@
  *     engine -> supervisor   proto_start with the cell's descriptors
  * Every cell has an event socket of its own, passed with proto_start:
  *     supervisor -> engine   proto_event: STARTED or FAILED, then EXITED or LOST
- *     engine -> supervisor   proto_stop
+ *     engine -> supervisor   proto_order
+ * In a session EXITED may come many times: see enum proto_order_type.
  * Closing the event socket ends the cell; closing the control socket ends all
  * cells and the supervisor. So whatever ends the engine ends what it started.
  *
@@ -63,10 +64,13 @@ struct proto_start {
     uint32_t kind; /* enum proto_start_kind */
     uint32_t language;
     uint32_t has_stdin;
+    uint32_t session; /* 1: the cell stays after a program, until the engine lets go */
     uint32_t require; /* mask of layers */
     uint32_t max_processes;
     uint32_t cpu_millis; /* 1000 is one processor */
-    uint64_t timeout_ns;
+    uint64_t timeout_ns; /* of a session none: each exec has its own */
+    uint64_t idle_ns;    /* of a session: how long it may be without an exec */
+    uint64_t life_ns;    /* of a session: how long it may last in all */
     uint64_t memory_bytes;
     uint64_t disk_bytes;
     char owner[LIMIT_OWNER_BYTES]; /* filled up with NULs */
@@ -75,8 +79,10 @@ struct proto_start {
 enum proto_event_type {
     PROTO_STARTED, /* the interpreter was exec'd; layers is set */
     PROTO_FAILED,  /* nothing ran; error is set */
-    PROTO_EXITED,  /* the interpreter is dead, and all other processes are being killed */
-    PROTO_LOST,    /* the cell was destroyed from outside; error is set */
+    PROTO_EXITED,  /* the interpreter is dead, and all other processes are being killed; of a
+                      session they are dead, but for a copy that can go on */
+    PROTO_LOST,    /* the cell was destroyed, or its time is over; error is set */
+    PROTO_TIME_UP, /* of a session: the exec was over its time, and interrupted */
 };
 
 /* How the interpreter's process came to be. */
@@ -100,7 +106,9 @@ struct proto_event {
     uint32_t layers;
     uint32_t origin;   /* STARTED: enum proto_origin */
     uint64_t begin_ns; /* STARTED: when the interpreter began, monotonic clock */
+    int32_t pid;       /* STARTED: of the interpreter, as the supervisor sees it */
     /* EXITED only */
+    uint32_t has_copy;    /* of a session: a copy of the interpreter waits */
     uint32_t end;         /* enum proto_end */
     int32_t wait_status;  /* as of waitpid */
     uint64_t duration_ns; /* from the start of the interpreter to its end */
@@ -136,10 +144,26 @@ struct proto_status {
     struct proto_warmth runtimes[PROTO_LANGUAGE_COUNT];
 };
 
-/* engine -> supervisor on the event socket */
-struct proto_stop {
-    uint32_t end; /* enum proto_end: why */
+enum proto_order_type {
+    PROTO_STOP, /* kill the program; end says why */
+    /* Of a session: */
+    PROTO_COPIES,    /* with the socket on which the interpreter tells of copies */
+    PROTO_BEGIN,     /* an exec begins, its time is timeout_ns */
+    PROTO_DONE,      /* it has ended */
+    PROTO_INTERRUPT, /* interrupt it, if one runs */
+    PROTO_RESUME,    /* after EXITED: the copy goes on, with this channel */
+    PROTO_RELAUNCH,  /* after EXITED: a new interpreter, with stdout, stderr and channel; STARTED
+                        or LOST follows */
+    PROTO_ORDER_COUNT
 };
+
+/* engine -> supervisor on the event socket */
+struct proto_order {
+    uint32_t type; /* enum proto_order_type */
+    uint32_t end;  /* enum proto_end */
+    uint64_t timeout_ns;
+};
+#define PROTO_ORDER_FDS_MAX 3
 
 /* Whether a packet of length bytes, received into the frame, is such a frame with
  * every field in its range: whoever reads it then need not look again. The texts
@@ -147,7 +171,7 @@ struct proto_stop {
 MUST_CHECK bool proto_is_hello(struct proto_hello *hello, size_t length);
 MUST_CHECK bool proto_is_start(const struct proto_start *start, size_t length, size_t fd_count);
 MUST_CHECK bool proto_is_event(struct proto_event *event, size_t length);
-MUST_CHECK bool proto_is_stop(const struct proto_stop *stop, size_t length);
+MUST_CHECK bool proto_is_order(const struct proto_order *order, size_t length, size_t fd_count);
 
 /* Positional arguments of hutch-supervisor; an empty PROTO_ARG_CGROUP is the default.
  * PROTO_ARG_IN_SCOPE is "yes" or "no": whether it was started in a scope (scope.h). */

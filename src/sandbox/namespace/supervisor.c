@@ -327,6 +327,8 @@ static void handle_event(struct supervisor *supervisor, uint64_t tag)
     case WATCH_CELL_INIT:
     case WATCH_CELL_MEMORY:
     case WATCH_CELL_PARK:
+    case WATCH_CELL_LIFELINE:
+    case WATCH_CELL_COPIES:
     case WATCH_ZYGOTE:
     case WATCH_ZYGOTE_LOG:
         if (supervisor->cells[index])

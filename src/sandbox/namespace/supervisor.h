@@ -116,6 +116,8 @@ enum watch_kind {
     WATCH_CELL_INIT,
     WATCH_CELL_MEMORY,
     WATCH_CELL_PARK,
+    WATCH_CELL_LIFELINE,
+    WATCH_CELL_COPIES,
     WATCH_ZYGOTE,
     WATCH_ZYGOTE_LOG,
     WATCH_DYING, /* index: the pidfd of a child that no cell knows any more */

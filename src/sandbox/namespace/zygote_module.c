@@ -13,6 +13,9 @@
  *                   takes its descriptors over; returns whether stdin is among them
  *   collapse(start, end)  makes huge pages of what whole ones of these addresses
  *                   hold, so that a child copies one entry of the page table, not 512
+ *   copy()          in a session: forks the interpreter as it is, without a trace for
+ *                   the program: no hook runs, and no wait() finds the child; returns
+ *                   its pid, and 0 in it
  *   quit(status)    ends the process as os._exit() does, but for what libraries in
  *                   C have printed and is not written yet
  *
@@ -69,16 +72,23 @@ static int reply(int socket, int pidfd, int error)
 
 /* ---- the fork ----------------------------------------------------------- */
 
+static int *find_tid_place(void)
+{
+    int *place = NULL;
+
+    IGNORE_RESULT(prctl(PR_GET_TID_ADDRESS, &place, 0, 0, 0));
+    return place;
+}
+
 /* As the C library's fork, but for a child of the supervisor: CLONE_PARENT. The
  * library keeps the thread's id in a place that the kernel knows, and a list
  * of robust locks whose head the kernel has to be told anew. */
 static pid_t fork_to_parent(int *ret_pidfd)
 {
-    int *tid_place = NULL;
+    int *tid_place = find_tid_place();
     void *robust_list = NULL;
     size_t robust_length = 0;
 
-    IGNORE_RESULT(prctl(PR_GET_TID_ADDRESS, &tid_place, 0, 0, 0));
     IGNORE_RESULT(syscall(SYS_get_robust_list, 0, &robust_list, &robust_length));
     struct clone_args args = {
         .flags = CLONE_PARENT | CLONE_PIDFD |
@@ -196,6 +206,26 @@ static PyObject *collapse(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
+/* With signal 0 as its end the child is none that wait() and SIGCHLD know of. There is one
+ * thread, so nothing that another one held has to be set free. */
+static PyObject *copy(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    int *tid_place = find_tid_place();
+    unsigned long flags = tid_place ? CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID : 0;
+    void *robust_list = NULL;
+    size_t robust_length = 0;
+
+    IGNORE_RESULT(syscall(SYS_get_robust_list, 0, &robust_list, &robust_length));
+    long pid = syscall(SYS_clone, flags, NULL, NULL, tid_place, 0UL);
+    if (pid < 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    if (pid == 0 && robust_list)
+        IGNORE_RESULT(syscall(SYS_set_robust_list, robust_list, robust_length) < 0);
+    return PyLong_FromLong(pid);
+}
+
 static PyObject *quit(PyObject *module, PyObject *argument)
 {
     (void)module;
@@ -209,6 +239,7 @@ static PyMethodDef methods[] = {
     {"serve", serve, METH_O, NULL},
     {"park", park_process, METH_O, NULL},
     {"collapse", collapse, METH_VARARGS, NULL},
+    {"copy", copy, METH_NOARGS, NULL},
     {"quit", quit, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
