@@ -58,6 +58,7 @@ struct hutch_session {
     /* Of who has the turn: */
     uint32_t exec_id, layers;
     pid_t pid;
+    uint64_t told_cpu_ns;      /* of execs of this interpreter, in results */
     bool restored, state_lost; /* since the last result */
     struct capture late;
 };
@@ -417,6 +418,9 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
         dead = err->code;
     if (by_report)
         exec->exit.cpu_ns = process_time_ns(session->pid) - cpu_ns;
+    else if (dead > 0) /* what the supervisor tells is of all execs of the interpreter */
+        exec->exit.cpu_ns -= session->told_cpu_ns < exec->exit.cpu_ns ? session->told_cpu_ns : 0;
+    session->told_cpu_ns = by_report ? session->told_cpu_ns + exec->exit.cpu_ns : 0;
     int drained = dead >= 0 ? drain(exec, err) : dead;
     if (drained >= 0 && (dead > 0 || drained > 0))
         drained = go_on(session, exec->exit.has_copy, err);

@@ -192,6 +192,8 @@ static void request_rlimits(const struct sandbox_cell *cell,
     rlim_t data = limit_data ? start->memory_bytes : RLIM_INFINITY;
 
     rlimits[0] = (struct plan_rlimit){RLIMIT_CPU, 0, {cpu, cpu + 1}};
+    if (start->session) /* it would count all execs together; each has its time */
+        rlimits[0].limit = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
     rlimits[1] = (struct plan_rlimit){RLIMIT_NPROC, 0, {processes, processes}};
     rlimits[2] = (struct plan_rlimit){RLIMIT_DATA, 0, {data, data}};
     clip_rlimits(rlimits, PARK_RLIMITS);
