@@ -43,6 +43,12 @@ static void a_start_has_its_descriptors(void **state)
     assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN));
     start.has_stdin = 2;
     assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN + 1));
+    start = (struct proto_start){.session = 1};
+    assert_true(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN));
+    start.session = 2;
+    assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN));
+    start = (struct proto_start){.session = 1, .kind = PROTO_PROBE};
+    assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN));
     start = (struct proto_start){.language = PROTO_LANGUAGE_COUNT};
     assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN));
     start = (struct proto_start){.kind = PROTO_PROBE + 1};
@@ -67,7 +73,9 @@ static void an_event_says_what_can_be(void **state)
         {{.type = PROTO_FAILED}, false}, /* would be taken for success */
         {{.type = PROTO_FAILED, .error.code = 5}, false},
         {{.type = PROTO_LOST, .error.code = -1000}, false},
-        {{.type = PROTO_LOST + 1}, false},
+        {{.type = PROTO_EXITED, .has_copy = 2}, false},
+        {{.type = PROTO_TIME_UP}, true},
+        {{.type = PROTO_TIME_UP + 1}, false},
     };
 
     for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
@@ -100,6 +108,21 @@ static void a_stop_has_a_reason(void **state)
     assert_false(proto_is_order(&stop, sizeof(stop), 0));
 }
 
+static void an_order_of_a_session_has_its_descriptors(void **state)
+{
+    (void)state;
+    static const size_t counts[PROTO_ORDER_COUNT] = {
+        [PROTO_COPIES] = 1, [PROTO_RESUME] = 1, [PROTO_RELAUNCH] = 3};
+
+    for (uint32_t type = 0; type < PROTO_ORDER_COUNT; type++) {
+        const struct proto_order order = {.type = type};
+        for (size_t count = 0; count <= PROTO_ORDER_FDS_MAX; count++)
+            assert_int_equal(proto_is_order(&order, sizeof(order), count), count == counts[type]);
+    }
+    const struct proto_order unknown = {.type = PROTO_ORDER_COUNT};
+    assert_false(proto_is_order(&unknown, sizeof(unknown), 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +131,7 @@ int main(void)
         cmocka_unit_test(an_event_says_what_can_be),
         cmocka_unit_test(a_message_of_an_event_ends),
         cmocka_unit_test(a_stop_has_a_reason),
+        cmocka_unit_test(an_order_of_a_session_has_its_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

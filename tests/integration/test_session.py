@@ -1,0 +1,507 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Sessions, through `hutch session`: what an exec leaves to the next one, and what is
+left, and said, when an exec or a process of the session dies.
+
+HUTCH names the program, else it is the one of the build folder HUTCH_BUILD.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+HUTCH = os.environ.get("HUTCH") or os.path.join(os.environ["HUTCH_BUILD"], "hutch")
+PATIENCE = 180  # the first session of all makes the tree of files
+
+DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory, monkeypatch):
+    """One cache for all tests, the caller's if there is one."""
+    if "HUTCH_CACHE_DIR" not in os.environ:
+        monkeypatch.setenv("HUTCH_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+class Session:
+    """A session on the command line."""
+
+    def __init__(self, *options):
+        self.process = subprocess.Popen(
+            [HUTCH, "session", *options],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind:
+            self.process.kill()
+        self.process.stdin.close()
+        status = self.process.wait(timeout=PATIENCE)
+        errors = self.process.stderr.read()
+        self.process.stdout.close()
+        self.process.stderr.close()
+        assert kind or (status, errors) == (0, b"")
+
+    def send(self, line):
+        """A request, or bytes as they are."""
+        data = line if isinstance(line, bytes) else json.dumps(line).encode()
+        self.process.stdin.write(data + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        """The next answer."""
+        line = self.process.stdout.readline()
+        assert line, "hutch has ended"
+        return json.loads(line)
+
+    def exec(self, code, **fields):
+        """Runs code; its result."""
+        self.send({"code": code, **fields})
+        answer = self.answer()
+        assert "stdout" in answer, answer
+        return answer
+
+    def refused(self, code="pass", **fields):
+        """Runs code, which cannot be done; the error."""
+        self.send({"code": code, **fields})
+        return self.answer()["error"]
+
+    def supervisor(self):
+        """Its process."""
+        return children(self.process.pid)[0]
+
+    def cell(self):
+        """PID 1 of the cell, and its interpreter: what is not a copy of it."""
+        init, *others = sorted(children(self.supervisor()))
+        assert len(others) <= 1
+        return init, others[0] if others else None
+
+
+def children(pid):
+    """The children of a process, whichever of its threads made them."""
+    files = pathlib.Path("/proc", str(pid), "task").glob("*/children")
+    return [int(child) for file in files for child in file.read_text().split()]
+
+
+def until(condition, seconds=20):
+    """Looks until the condition holds, but for so long at most."""
+    end = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+def kept(result):
+    """Whether a result says that the state is as it was."""
+    return (result["restored"], result["state_lost"]) == (False, False)
+
+
+# ---- state ----
+
+
+def test_what_an_exec_makes_is_there_in_the_next():
+    with Session() as session:
+        session.exec("x = 41\nimport math\ndef f(): return x + 1\nclass C: y = 7")
+        result = session.exec("print(f(), C.y, math.floor(2.5)); x")
+        assert (result["stdout"], result["value"]) == ("42 7 2\n", "41")
+        session.exec("import os; os.mkdir('d'); os.chdir('d')")
+        assert session.exec("os.getcwd()")["value"] == "'/home/user/d'"
+
+
+@pytest.mark.parametrize("code, error_type, exit_code", [
+    ("1 / 0", "runtime_error", 1),
+    ("x +", "syntax_error", 1),
+    ("import nothing_of_that_name", "import_error", 1),
+    ("import sys; sys.exit(4)", "runtime_error", 4),
+    ("raise SystemExit", None, 0),
+    ("raise KeyboardInterrupt", "runtime_error", 130),
+    ("class E(BaseException): pass\nraise E('x')", "runtime_error", 1),
+])
+def test_a_failure_keeps_the_state(code, error_type, exit_code):
+    with Session() as session:
+        session.exec("kept = 1")
+        result = session.exec(code)
+        assert (result["error_type"], result["exit_code"]) == (error_type, exit_code)
+        assert kept(result)
+        result = session.exec("kept")
+        assert result["value"] == "1" and kept(result)
+
+
+def test_functions_of_an_exec_serve_the_workers_of_the_next():
+    with Session() as session:
+        session.exec("def sq(x): return x * x")
+        result = session.exec("from multiprocessing import Pool\n"
+                              "with Pool(2) as pool: print(pool.map(sq, [1, 2, 3]))")
+        assert result["stdout"] == "[1, 4, 9]\n"
+        assert kept(session.exec("pass"))
+
+
+def test_errors_show_the_lines_of_their_own_exec():
+    with Session() as session:
+        session.exec("def f():\n    return 1 / 0  # first")
+        result = session.exec("# second\n# second\nf()")
+        assert "return 1 / 0  # first" in result["stderr"]
+        assert result["error"]["line"] == 3
+        assert "runner" not in result["stderr"]
+
+
+def test_environment_and_stdin_are_of_one_exec():
+    look = "import os, sys; print(os.environ.get('A'), os.environ.get('B'), sys.stdin.read())"
+    with Session() as session:
+        result = session.exec(look, env={"A": "1", "B": "2"}, stdin="hello")
+        assert result["stdout"] == "1 2 hello\n"
+        assert session.exec(look)["stdout"] == "None None \n"
+
+
+def test_a_forked_child_does_not_go_on_in_the_session():
+    with Session() as session:
+        result = session.exec("import os\nif os.fork() == 0: print('child')\nelse: os.wait()")
+        assert result["stdout"] == "child\n"
+        assert session.exec("1")["value"] == "1"
+
+
+def test_a_program_finds_no_child_that_it_did_not_make():
+    with Session() as session:
+        session.exec("import os, signal\nseen = []\n"
+                     "signal.signal(signal.SIGCHLD, lambda *_: seen.append(1))")
+        for _ in range(3):
+            result = session.exec("try:\n    print(os.wait())\nexcept ChildProcessError: print('none')\n"
+                                  "print(seen)")
+            assert result["stdout"] == "none\n[]\n"
+
+
+def test_what_comes_in_between_is_late():
+    with Session() as session:
+        session.exec("import subprocess; p = subprocess.Popen("
+                     "['bash', '-c', 'read x; echo late; echo done >&2'], stdin=-1)")
+        session.exec("p.stdin.close(); p.wait(); 0")
+        session.exec("import threading, time\n"
+                     "t = threading.Thread(target=lambda: (time.sleep(0.2), print('thread')))\nt.start()")
+        assert until(lambda: session.exec("t.is_alive()")["value"] == "False")
+        assert kept(session.exec("pass"))
+
+
+# ---- time ----
+
+
+def test_an_interrupt_keeps_the_state():
+    with Session() as session:
+        session.exec("x = 1")
+        result = session.exec("while True: pass", timeout_seconds=0.3)
+        assert (result["timed_out"], result["exit_code"], result["error_type"]) == (True, -1, "timeout")
+        assert "0.3 s" in result["error"]["message"] and kept(result)
+        assert session.exec("x")["value"] == "1"
+
+
+def test_who_ignores_the_interrupt_is_killed_and_the_session_restored():
+    with Session() as session:
+        session.exec("x = 1")
+        result = session.exec("x = 2\n" + DEAF, timeout_seconds=0.3)
+        assert (result["timed_out"], result["restored"], result["state_lost"]) == (True, True, False)
+        assert 1300 <= result["duration_ms"] < 20000
+        result = session.exec("x")
+        assert result["value"] == "1" and kept(result)
+
+
+def test_an_interrupt_by_hand():
+    with Session() as session:
+        session.exec("x = 1")
+        session.send({"code": "print('begun', flush=True)\nwhile True: pass"})
+        _, interpreter = session.cell()
+        until(lambda: "R" in pathlib.Path(f"/proc/{interpreter}/stat").read_text().split(") ")[1][:1])
+        while True:  # one that comes before the exec does nothing
+            session.send({"op": "interrupt"})
+            if until(lambda: select_ready(session.process.stdout), 0.2):
+                break
+        result = session.answer()
+        assert (result["exit_code"], result["timed_out"], result["error"]["type"]) == (
+            130, False, "KeyboardInterrupt")
+        assert session.exec("x")["value"] == "1"
+
+
+def select_ready(stream):
+    """Whether there is something to read."""
+    import select
+
+    return bool(select.select([stream], [], [], 0)[0])
+
+
+def test_an_interrupt_between_execs_does_nothing():
+    with Session() as session:
+        session.exec("x = 1")
+        for _ in range(20):
+            session.send({"op": "interrupt"})
+        result = session.exec("x")
+        assert result["value"] == "1" and kept(result)
+
+
+def test_an_idle_session_expires_and_says_why():
+    with Session("--idle-timeout", "1") as session:
+        session.exec("import time; time.sleep(1.5)")  # not killed in mid-run
+        assert session.exec("1")["value"] == "1"
+        supervisor = session.supervisor()
+        assert until(lambda: not children(supervisor))
+        error = session.refused()
+        assert error["code"] == "session_expired" and error["retry_safe"]
+        assert "idle for 1 s" in error["message"]
+        assert session.refused() == error or "idle for 1 s" in session.refused()["message"]
+
+
+def test_a_session_has_a_lifetime():
+    with Session("--lifetime", "1") as session:
+        session.exec("1")
+        supervisor = session.supervisor()
+        assert until(lambda: not children(supervisor))
+        error = session.refused()
+        assert error["code"] == "session_expired" and "lasted for 1 s" in error["message"]
+
+
+def processor_ticks(pids):
+    """What processes have used, in ticks."""
+    fields = [pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split() for pid in pids]
+    return sum(int(field[11]) + int(field[12]) for field in fields)
+
+
+def test_an_idle_session_uses_no_processor():
+    with Session() as session:
+        session.exec("x = 1")
+        init, interpreter = session.cell()
+        pids = [session.process.pid, session.supervisor(), init, interpreter]
+        until(lambda: False, 0.5)  # the copy is made after the reply
+        before = processor_ticks(pids)
+        time.sleep(20)
+        assert processor_ticks(pids) - before <= 1
+        assert session.exec("x")["value"] == "1"
+
+
+# ---- death ----
+
+
+@pytest.mark.parametrize("code, exit_code, error_type", [
+    ("import os; os._exit(3)", 3, "runtime_error"),
+    ("import os; os._exit(0)", 0, None),
+    ("import os; os.kill(os.getpid(), 9)", 137, "runtime_error"),
+    ("import os; os.kill(os.getpid(), 11)", 139, "runtime_error"),
+    ("b = []\nwhile True: b.append(bytearray(1 << 22))", 137, "resource_limit"),
+])
+def test_a_death_is_survived_twice(code, exit_code, error_type):
+    """The second one is of an interpreter that was a copy."""
+    with Session() as session:
+        session.exec("x = 41")
+        for _ in range(2):
+            result = session.exec(code)
+            assert (result["exit_code"], result["error_type"]) == (exit_code, error_type)
+            assert (result["restored"], result["state_lost"]) == (True, False)
+            result = session.exec("x")
+            assert result["value"] == "41" and kept(result)
+
+
+def test_the_whole_story():
+    with Session() as session:
+        session.exec("x = 41")
+        assert session.exec(DEAF, timeout_seconds=1)["timed_out"]
+        assert session.exec("import os; os._exit(3)")["exit_code"] == 3
+        assert session.exec("b = bytearray(2 << 30)")["error_type"] == "resource_limit"
+        assert session.exec("print(x + 1)")["stdout"] == "42\n"
+
+
+def test_without_checkpoints_the_state_is_lost_and_files_stay():
+    with Session("--no-checkpoints") as session:
+        session.exec("x = 1; open('f', 'w').write('kept')")
+        for _ in range(2):
+            result = session.exec("import os; os._exit(3)")
+            assert (result["restored"], result["state_lost"]) == (False, True)
+            result = session.exec("print(open('f').read(), 'x' in globals())")
+            assert result["stdout"] == "kept False\n" and kept(result)
+
+
+def test_no_checkpoint_while_there_are_threads():
+    with Session() as session:
+        session.exec("x = 1\nimport threading\nstop = threading.Event()\n"
+                     "t = threading.Thread(target=stop.wait)\nt.start()")
+        result = session.exec("import os; os._exit(3)")
+        assert (result["restored"], result["state_lost"]) == (False, True)
+        session.exec("x = 2")
+        result = session.exec("import os; os._exit(3)")
+        assert result["restored"] and session.exec("x")["value"] == "2"
+
+
+def test_no_checkpoint_of_a_large_heap():
+    with Session("-m", "128") as session:
+        session.exec("x = b'1' * (60 << 20)")
+        result = session.exec("import os; os._exit(3)")
+        assert (result["restored"], result["state_lost"]) == (False, True)
+
+
+def test_children_die_with_the_interpreter_that_is_killed():
+    with Session() as session:
+        session.exec("import subprocess, os\n"
+                     "p = subprocess.Popen(['setsid', 'sleep', '1000'], start_new_session=True)")
+        result = session.exec("os._exit(3)")
+        assert result["restored"]
+        look = ("import os\nprint([open(f'/proc/{p}/comm').read().strip() for p in os.listdir('/proc')"
+                " if p.isdigit()].count('sleep'))")
+        assert session.exec(look)["stdout"] == "0\n"
+
+
+def test_an_interpreter_that_dies_in_between():
+    with Session() as session:
+        session.exec("x = 1")
+        session.exec("import threading, os\n"
+                     "threading.Timer(0.3, lambda: os._exit(5)).start()")
+        _, interpreter = session.cell()
+        assert until(lambda: not pathlib.Path(f"/proc/{interpreter}").exists())
+        result = session.exec("'x' in globals()")
+        assert result["state_lost"] and result["value"] == "False"
+
+
+def test_kill_minus_nine_of_each_process_says_what_became_of_it():
+    for target, expected in (("interpreter", "restored"), ("init", "error"), ("supervisor", "error")):
+        with Session() as session:
+            session.exec("x = 1")
+            init, interpreter = session.cell()
+            supervisor = session.supervisor()
+            session.send({"code": "x = 2\nimport time\ntime.sleep(100)"})
+            state = pathlib.Path(f"/proc/{interpreter}/wchan")
+            until(lambda: "sleep" in state.read_text(), 2)
+            pid = {"interpreter": interpreter, "init": init, "supervisor": supervisor}[target]
+            os.kill(pid, signal.SIGKILL)
+            answer = session.answer()
+            if expected == "restored":
+                assert (answer["exit_code"], answer["restored"]) == (137, True)
+                assert session.exec("x")["value"] == "1"
+            else:
+                assert answer["error"]["code"] == "helper_failed"
+                assert answer["error"]["retry_safe"] is False
+                error = session.refused()
+                assert error["code"] == "session_expired" and error["retry_safe"]
+
+
+# ---- hostile programs ----
+
+FORGE = """
+import os, struct
+def frame(kind, payload, exec_id):
+    return struct.pack("=IHHI", len(payload), kind, 0, exec_id) + payload
+"""
+
+
+def test_forged_frames_harm_only_the_own_session():
+    with Session() as session, Session() as other:
+        other.exec("x = 1")
+        session.exec(FORGE)
+        # An early end, with a value of its own.
+        session.send({"code": "os.write(1000, frame(16, b'forged', 2) + frame(19, bytes(8), 2))\n"
+                              "import time; time.sleep(0.3); print('late')"})
+        assert session.answer()["value"] == "forged"
+        # Frames of other execs, of no type, too long: the channel is given up.
+        for junk in ("frame(19, bytes(8), 99)", "frame(99, b'', 4)", "frame(16, b'x' * 2000000, 5)",
+                     "b'\\xff' * 100"):
+            session.send({"code": f"os.write(1000, {junk})", "timeout_seconds": 1})
+            assert session.answer()
+        session.send({"code": "1"})
+        assert session.answer()
+        assert other.exec("x")["value"] == "1"
+
+
+def test_a_program_may_pass_itself_off_as_a_copy():
+    """It is one of the cell's own processes all the same."""
+    take_over = """
+import os, socket, array
+copies = next(socket.socket(fileno=os.dup(int(fd))) for fd in os.listdir('/proc/self/fd')
+              if os.path.exists(f'/proc/self/fd/{fd}') and os.readlink(f'/proc/self/fd/{fd}').startswith('socket:')
+              and int(fd) != 1000)
+"""
+    with Session() as session:
+        session.exec(take_over)
+        # Descriptors whose other ends are the engine's own: no process of the cell.
+        result = session.exec(
+            "for fd in (1, 2, 1000):\n"
+            "    copies.sendmsg([b'\\0' * 4], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [fd]))])\n"
+            "copies.send(b'junk'); copies.send(b'x' * 5000)\n"
+            "os._exit(1)")
+        assert result["exit_code"] == 1
+        assert session.exec("1")["value"] == "1"
+
+
+def test_fifty_sessions_never_mix():
+    sessions = [Session("-m", "64") for _ in range(50)]
+    try:
+        for number, session in enumerate(sessions):
+            session.send({"code": f"me = {number}"})
+        for session in sessions:
+            assert kept(session.answer())
+        for _ in range(3):
+            for session in sessions:
+                session.send({"code": "print(me)"})
+            for number, session in enumerate(sessions):
+                assert session.answer()["stdout"] == f"{number}\n"
+    finally:
+        for session in sessions:
+            session.__exit__(None)
+
+
+# ---- lines ----
+
+
+@pytest.mark.parametrize("line, code, text", [
+    (b"nonsense", "invalid_request", "a value expected"),
+    (b"[]", "invalid_request", "object"),
+    (b'{"code": ""}', "invalid_request", "code"),
+    (b'{"code": "a\\u0000b"}', "invalid_request", "NUL"),
+    (b'{"code": "1", "nix": 1}', "invalid_request", "nix"),
+    (b'{"op": "nix"}', "invalid_request", "allowed are"),
+    (b'{"code": "1", "language": "shell"}', "invalid_request", "language"),
+])
+def test_a_bad_line_is_answered_and_the_session_lives(line, code, text):
+    with Session() as session:
+        session.exec("x = 1")
+        session.send(line)
+        error = session.answer()["error"]
+        assert error["code"] == code and text in error["message"]
+        assert session.exec("x")["value"] == "1"
+
+
+def test_lines_are_answered_in_their_order():
+    with Session() as session:
+        for number in range(40):
+            session.send({"code": f"print({number})"})
+        assert [session.answer()["stdout"] for _ in range(40)] == [f"{n}\n" for n in range(40)]
+
+
+def test_info():
+    with Session("--idle-timeout", "100") as session:
+        session.send({"op": "info"})
+        info = session.answer()
+        assert re.fullmatch("[0-9a-f]{32}", info["session_id"])
+        assert info["language"] == "python" and 90 < info["expires_in_seconds"] <= 100
+
+
+def test_a_layer_that_is_required_is_there_or_nothing_starts():
+    with Session("--require", "seccomp") as session:
+        assert "seccomp" in session.exec("1")["layers"]
+
+
+def test_output_over_the_hard_limit():
+    with Session() as session:
+        session.exec("x = 1")
+        result = session.exec("while True: print('x' * 100000)", timeout_seconds=60)
+        assert result["error_type"] == "resource_limit" and result["truncated"]
+        assert session.exec("x")["value"] == "1"
+
+
+def test_a_gate_refuses_and_the_state_is_kept():
+    with Session() as session:
+        session.exec("x = 1")
+        result = session.exec("import os", gate=True)
+        assert (result["exit_code"], result["error_type"]) == (-2, "validation_error")
+        assert session.exec("x")["value"] == "1"
