@@ -15,11 +15,13 @@
 #include <sys/pidfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #define CLOSE_LIMIT_NS (10 * NS_PER_SECOND) /* for the kernel to take a dead cell down */
 #define CLOSE_RETRY_NS (2 * NS_PER_MS)
-#define PARK_LIMIT_NS (60 * NS_PER_SECOND) /* for loading what it is to have */
+#define PARK_LIMIT_NS (60 * NS_PER_SECOND)   /* for loading what it is to have */
+#define SERVE_LIMIT_NS (120 * NS_PER_SECOND) /* for the engine to read the files of a run */
 
 static bool start_cold(struct supervisor *supervisor, struct sandbox_cell *from);
 static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell);
@@ -48,13 +50,49 @@ static void tell_failed(struct sandbox_cell *cell, const struct hutch_error *err
 
 /* ---- taking down ------------------------------------------------------- */
 
+/* What an interpreter's runner puts into the cell's tmpfs itself. */
+static const uint64_t runner_files[] = {
+    [PROTO_PYTHON] = 1, [PROTO_SHELL] = 1, [PROTO_JAVASCRIPT] = 2};
+
+/* Whether more files, of any kind, are there than when the cell was built. The descriptor
+ * goes before the cell does: who has the last one frees all that lies in the tmpfs, and that
+ * takes time. Where nothing can be said, there may be some. */
+static void note_disk(struct sandbox_cell *cell)
+{
+    struct setup_disk disk;
+    struct statfs status;
+    int fd = -1;
+    size_t count = 1;
+
+    if (cell->attendant_fd < 0 || cell->has_disk_state)
+        return;
+    cell->has_disk_state = cell->made_files = true;
+    if (fd_receive(cell->attendant_fd, &disk, sizeof(disk), &fd, &count) != (ssize_t)sizeof(disk))
+        return;
+    if (count == 1 && fstatfs(fd, &status) == 0)
+        cell->made_files = disk.free_inodes > status.f_ffree + runner_files[cell->start.language];
+    if (count == 1)
+        fd_close(&fd);
+}
+
 /* PID 1 of the cell takes every process of the cell with it. */
 static void kill_cell(struct sandbox_cell *cell)
 {
+    note_disk(cell);
     if (cell->init_pidfd >= 0)
         pidfd_send_signal(cell->init_pidfd, SIGKILL, NULL, 0);
     if (cell->run_pidfd >= 0)
         pidfd_send_signal(cell->run_pidfd, SIGKILL, NULL, 0);
+}
+
+/* Ends the program of a cell whose files may be wanted; what is left of the cell goes when
+ * it is dead. */
+static void kill_program(struct sandbox_cell *cell)
+{
+    if (cell->state == CELL_RUNNING && cell->run_pidfd >= 0)
+        pidfd_send_signal(cell->run_pidfd, SIGKILL, NULL, 0);
+    else
+        kill_cell(cell);
 }
 
 static void release_cpus(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -73,7 +111,7 @@ static void close_descriptors(struct supervisor *supervisor, struct sandbox_cell
     supervisor_close(supervisor, &cell->event_fd);
     supervisor_close(supervisor, &cell->park_fd);
     supervisor_close(supervisor, &cell->report_fd);
-    fd_close(&cell->lifeline_fd);
+    fd_close(&cell->attendant_fd);
     fd_close(&cell->sampler.proc_fd);
     cell_close_handed_on(cell);
 }
@@ -138,13 +176,18 @@ static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, u
     cell_free(supervisor, cell);
 }
 
-static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
+static void note_end(struct supervisor *supervisor, const struct sandbox_cell *cell)
 {
-    pool_forget(cell);
     if (cell->state == CELL_RUNNING && cell->start.kind == PROTO_RUN) {
         supervisor->running--;
         supervisor->ended_ns = clock_now_ns();
     }
+}
+
+static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    pool_forget(cell);
+    note_end(supervisor, cell);
     if (cell->zygote_of) /* no more come, and those that there are keep it */
         supervisor->has_strays = true;
     cell->state = CELL_CLOSING;
@@ -196,7 +239,7 @@ static struct sandbox_cell *cell_new(struct supervisor *supervisor, struct hutch
         return NULL;
     }
     cell->index = index;
-    cell->event_fd = cell->park_fd = cell->report_fd = cell->lifeline_fd = -1;
+    cell->event_fd = cell->park_fd = cell->report_fd = cell->attendant_fd = -1;
     cell->init_pidfd = cell->run_pidfd = -1;
     cell->sampler = SAMPLER_NONE;
     cell->net = NET_NONE;
@@ -217,14 +260,26 @@ static void refuse(const int *fds, size_t fd_count, struct hutch_error *error)
         close(fds[i]);
 }
 
+/* The descriptors of a start packet, each in its place: -1 for those that are not there. */
+static void place_descriptors(const struct proto_start *start, const int *fds,
+                              int ret_fds[PROTO_FDS_MAX])
+{
+    size_t next = PROTO_FD_STDIN;
+
+    for (size_t i = 0; i < PROTO_FD_STDIN; i++)
+        ret_fds[i] = fds[i];
+    ret_fds[PROTO_FD_STDIN] = start->has_stdin ? fds[next++] : -1;
+    ret_fds[PROTO_FD_FILES] = start->has_files ? fds[next] : -1;
+}
+
 /* Gives a cell the request and the descriptors of the engine. */
 static int take_request(struct supervisor *supervisor, struct sandbox_cell *cell,
-                        const struct proto_start *start, const int *fds, size_t fd_count,
+                        const struct proto_start *start, const int fds[PROTO_FDS_MAX],
                         struct hutch_error *err)
 {
     cell->start = *start;
     cell->event_fd = fds[PROTO_FD_EVENTS];
-    for (size_t i = PROTO_FD_STDOUT; i < fd_count; i++)
+    for (size_t i = PROTO_FD_STDOUT; i < PROTO_FDS_MAX; i++)
         cell->fds[i] = fds[i];
     return supervisor_watch(supervisor, cell->event_fd, WATCH_CELL_EVENTS, cell->index, err);
 }
@@ -245,7 +300,9 @@ void cell_create(struct supervisor *supervisor, const struct proto_start *start,
         refuse(fds, fd_count, &err);
         return;
     }
-    if (take_request(supervisor, cell, start, fds, fd_count, &err) < 0) {
+    int placed[PROTO_FDS_MAX];
+    place_descriptors(start, fds, placed);
+    if (take_request(supervisor, cell, start, placed, &err) < 0) {
         fail(supervisor, cell, &err);
         return;
     }
@@ -298,7 +355,7 @@ static bool start_cold(struct supervisor *supervisor, struct sandbox_cell *from)
     int fds[PROTO_FDS_MAX] = {[PROTO_FD_EVENTS] = TAKE_FD(from->event_fd)};
     for (size_t i = PROTO_FD_STDOUT; i < PROTO_FDS_MAX; i++)
         fds[i] = TAKE_FD(from->fds[i]);
-    if (take_request(supervisor, cell, &from->start, fds, PROTO_FDS_MAX, &ignored) < 0)
+    if (take_request(supervisor, cell, &from->start, fds, &ignored) < 0)
         fail(supervisor, cell, &ignored);
     else
         build(supervisor, cell, NULL);
@@ -371,6 +428,20 @@ void cell_take_process(struct supervisor *supervisor, struct sandbox_cell *cell,
 }
 
 /* ---- the request meets the cell ---------------------------------------- */
+
+static int attend(const struct sandbox_cell *cell, enum wire_attend_type type, int fd)
+{
+    const struct wire_attend order = {.type = (uint32_t)type};
+    return fd_send(cell->attendant_fd, &order, sizeof(order), &fd, fd >= 0);
+}
+
+/* Where that fails, the end of the socket tells the engine. */
+void cell_pass_files(struct sandbox_cell *cell)
+{
+    if (cell->fds[PROTO_FD_FILES] >= 0)
+        IGNORE_RESULT(attend(cell, WIRE_ATTEND_FILES, cell->fds[PROTO_FD_FILES]) < 0);
+    fd_close(&cell->fds[PROTO_FD_FILES]);
+}
 
 /* The time of the program begins. */
 static void begin_run(struct sandbox_cell *cell)
@@ -456,6 +527,7 @@ static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell)
         return false;
     }
     supervisor_close(supervisor, &cell->park_fd);
+    cell_pass_files(cell);
     cell_close_handed_on(cell);
     begin_sampling(cell);
     tell_started(supervisor, cell);
@@ -581,18 +653,30 @@ static void handle_report(struct supervisor *supervisor, struct sandbox_cell *ce
 
 static void handle_message(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    struct proto_stop stop;
-    ssize_t count = recv(cell->event_fd, &stop, sizeof(stop), MSG_DONTWAIT | MSG_TRUNC);
+    union {
+        struct proto_stop stop;
+        struct proto_files files;
+    } message;
+    int fd = -1;
+    size_t fd_count = 1;
+    ssize_t count = fd_receive(cell->event_fd, &message, sizeof(message), &fd, &fd_count);
 
-    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+    if (count > 0 && cell->state == CELL_SERVING &&
+        proto_is_files(&message.files, (size_t)count, fd_count)) {
+        cell->fds[PROTO_FD_FILES] = fd;
+        cell_pass_files(cell);
         return;
-    if (count <= 0 || !proto_is_stop(&stop, (size_t)count)) {
+    }
+    fd_close(&fd);
+    if (count <= 0 || !proto_is_stop(&message.stop, (size_t)count)) {
         cell_abandon(supervisor, cell);
         return;
     }
+    if (cell->state == CELL_SERVING) /* it has ended by itself meanwhile */
+        return;
     if (cell->end == PROTO_END_EXIT)
-        cell->end = (enum proto_end)stop.end;
-    kill_cell(cell);
+        cell->end = (enum proto_end)message.stop.end;
+    kill_program(cell);
 }
 
 /* PID 1 dies only by our hand, so one that is dying now was killed from
@@ -668,14 +752,34 @@ static bool host_ran_out(const struct sandbox_cell *cell, const struct cgroup_us
            usage->peak_memory_bytes < limit - limit / 8;
 }
 
-static void tell_exit(struct sandbox_cell *cell, int status, const struct cgroup_usage *usage)
+/* Keeps hutch-init, and nobody else, where there are files that the engine may want. Those
+ * of a cell without memory have no one to give them. */
+static bool serve(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    bool out_of_memory = usage->oom_kills > 0 && WIFSIGNALED(status);
+    note_disk(cell);
+    if (cell->end == PROTO_END_MEMORY || cell->start.kind != PROTO_RUN || cell->event_fd < 0 ||
+        cell->init_pidfd < 0 || !(cell->made_files || cell->start.has_files) ||
+        attend(cell, WIRE_ATTEND_END, -1) < 0)
+        return false;
+    note_end(supervisor, cell);
+    cell->state = CELL_SERVING;
+    cell->sample_ns = NO_DEADLINE;
+    cell->deadline_ns = clock_after_ns(SERVE_LIMIT_NS);
+    return true;
+}
+
+static void tell_exit(struct supervisor *supervisor, struct sandbox_cell *cell, int status,
+                      const struct cgroup_usage *usage)
+{
+    uint64_t end_ns = clock_now_ns();
+    if (cell->end == PROTO_END_EXIT && usage->oom_kills > 0 && WIFSIGNALED(status))
+        cell->end = PROTO_END_MEMORY;
     struct proto_event event = {
         .type = PROTO_EXITED,
-        .end = cell->end == PROTO_END_EXIT && out_of_memory ? PROTO_END_MEMORY : cell->end,
+        .end = cell->end,
+        .files = serve(supervisor, cell),
         .wait_status = status,
-        .duration_ns = clock_now_ns() - cell->begin_ns,
+        .duration_ns = end_ns - cell->begin_ns,
         .cpu_ns = usage->cpu_ns,
         .peak_memory_bytes = usage->peak_memory_bytes,
         .oom_kills = usage->oom_kills,
@@ -723,9 +827,16 @@ static void handle_run_exit(struct supervisor *supervisor, struct sandbox_cell *
         err_set(&event.error, HUTCH_ERR_HELPER, "hutch-init was killed from outside the cell");
         tell(cell, &event);
     } else {
-        tell_exit(cell, status, &usage);
+        tell_exit(supervisor, cell, status, &usage);
     }
-    begin_close(supervisor, cell);
+    if (cell->state != CELL_SERVING)
+        begin_close(supervisor, cell);
+}
+
+static void handle_init_exit(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    if (reap(supervisor, &cell->init_pidfd, NULL, NULL) && cell->state == CELL_SERVING)
+        cell_abandon(supervisor, cell);
 }
 
 static void handle_memory(struct sandbox_cell *cell)
@@ -753,7 +864,7 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
         if (cell->state == CELL_CLOSING)
             try_free(supervisor, cell, clock_now_ns());
         else if (kind == WATCH_CELL_INIT)
-            IGNORE_RESULT(reap(supervisor, &cell->init_pidfd, NULL, NULL));
+            handle_init_exit(supervisor, cell);
         else if (cell->run_pidfd >= 0)
             handle_run_exit(supervisor, cell);
         break;
@@ -817,13 +928,17 @@ void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_
         return;
     }
     cell->deadline_ns = NO_DEADLINE;
+    if (cell->state == CELL_SERVING) { /* the engine does not come, or takes too long */
+        cell_abandon(supervisor, cell);
+        return;
+    }
     if (cell->is_ordered) { /* a zygote that does not answer */
         zygote_lose(supervisor, cell->zygote);
         return;
     }
     if (cell->end == PROTO_END_EXIT)
         cell->end = PROTO_END_TIMEOUT;
-    kill_cell(cell);
+    kill_program(cell);
 }
 
 uint64_t cell_next_tick(const struct sandbox_cell *cell)

@@ -24,7 +24,8 @@ bool proto_is_start(const struct proto_start *start, size_t length, size_t fd_co
 {
     return length == sizeof(*start) && start->kind <= PROTO_PROBE &&
            start->language < PROTO_LANGUAGE_COUNT && start->has_stdin <= 1 &&
-           fd_count == PROTO_FD_STDIN + start->has_stdin;
+           start->has_files <= 1 &&
+           fd_count == PROTO_FD_STDIN + start->has_stdin + start->has_files;
 }
 
 static bool is_end(uint32_t end)
@@ -40,7 +41,7 @@ bool proto_is_event(struct proto_event *event, size_t length)
     case PROTO_STARTED:
         return (event->layers & ~HUTCH_LAYERS_NAMESPACE) == 0 && event->origin < PROTO_ORIGIN_COUNT;
     case PROTO_EXITED:
-        return is_end(event->end) &&
+        return is_end(event->end) && event->files <= 1 &&
                (WIFEXITED(event->wait_status) || WIFSIGNALED(event->wait_status));
     case PROTO_FAILED:
     case PROTO_LOST:
@@ -52,4 +53,9 @@ bool proto_is_event(struct proto_event *event, size_t length)
 bool proto_is_stop(const struct proto_stop *stop, size_t length)
 {
     return length == sizeof(*stop) && is_end(stop->end);
+}
+
+bool proto_is_files(const struct proto_files *files, size_t length, size_t fd_count)
+{
+    return length == sizeof(*files) && files->open == 1 && fd_count == 1;
 }

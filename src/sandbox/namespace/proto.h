@@ -8,7 +8,7 @@
  *     engine -> supervisor   proto_start with the cell's descriptors
  * Every cell has an event socket of its own, passed with proto_start:
  *     supervisor -> engine   proto_event: STARTED or FAILED, then EXITED or LOST
- *     engine -> supervisor   proto_stop
+ *     engine -> supervisor   proto_stop; after EXITED proto_files, with a files socket
  * Closing the event socket ends the cell; closing the control socket ends all
  * cells and the supervisor. So whatever ends the engine ends what it started.
  *
@@ -42,16 +42,17 @@ struct proto_hello {
 
 enum proto_language { PROTO_PYTHON, PROTO_SHELL, PROTO_JAVASCRIPT, PROTO_LANGUAGE_COUNT };
 
-/* Descriptors that travel with proto_start, in this order. stdin only when
- * has_stdin is set. */
+/* Descriptors that travel with proto_start, in this order; the last two only when
+ * has_stdin, and has_files, are set. */
 enum proto_fd {
     PROTO_FD_EVENTS,
     PROTO_FD_STDOUT,
     PROTO_FD_STDERR,
     PROTO_FD_CHANNEL,
-    PROTO_FD_STDIN
+    PROTO_FD_STDIN,
+    PROTO_FD_FILES /* hutch-init's end of the files socket, see wire.h */
 };
-#define PROTO_FDS_MAX 5
+#define PROTO_FDS_MAX 6
 
 enum proto_start_kind {
     PROTO_RUN,    /* run the language's interpreter */
@@ -63,6 +64,7 @@ struct proto_start {
     uint32_t kind; /* enum proto_start_kind */
     uint32_t language;
     uint32_t has_stdin;
+    uint32_t has_files;
     uint32_t require; /* mask of layers */
     uint32_t max_processes;
     uint32_t cpu_millis; /* 1000 is one processor */
@@ -75,7 +77,8 @@ struct proto_start {
 enum proto_event_type {
     PROTO_STARTED, /* the interpreter was exec'd; layers is set */
     PROTO_FAILED,  /* nothing ran; error is set */
-    PROTO_EXITED,  /* the interpreter is dead, and all other processes are being killed */
+    PROTO_EXITED,  /* the interpreter is dead, and all other processes are being killed; with
+                      files, but for hutch-init */
     PROTO_LOST,    /* the cell was destroyed from outside; error is set */
 };
 
@@ -108,6 +111,7 @@ struct proto_event {
     uint64_t peak_memory_bytes;
     uint64_t oom_kills;
     uint64_t process_limit_hits;
+    uint32_t files; /* 1: the cell had files, or has, and stays until its event socket is closed */
     /* FAILED and LOST only */
     struct hutch_error error;
 };
@@ -141,6 +145,12 @@ struct proto_stop {
     uint32_t end; /* enum proto_end: why */
 };
 
+/* engine -> supervisor on the event socket, with hutch-init's end of a files socket */
+struct proto_files {
+    uint32_t open; /* 1 */
+    uint32_t unused;
+};
+
 /* Whether a packet of length bytes, received into the frame, is such a frame with
  * every field in its range: whoever reads it then need not look again. The texts
  * of a hello and the message of an error get their end. */
@@ -148,6 +158,7 @@ MUST_CHECK bool proto_is_hello(struct proto_hello *hello, size_t length);
 MUST_CHECK bool proto_is_start(const struct proto_start *start, size_t length, size_t fd_count);
 MUST_CHECK bool proto_is_event(struct proto_event *event, size_t length);
 MUST_CHECK bool proto_is_stop(const struct proto_stop *stop, size_t length);
+MUST_CHECK bool proto_is_files(const struct proto_files *files, size_t length, size_t fd_count);
 
 /* Positional arguments of hutch-supervisor; an empty PROTO_ARG_CGROUP is the default.
  * PROTO_ARG_IN_SCOPE is "yes" or "no": whether it was started in a scope (scope.h). */
