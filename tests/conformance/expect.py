@@ -20,6 +20,7 @@ FORM = {
     "error_type": (str, type(None)),
     "error": (dict, type(None)),
     "value": (str, type(None)),
+    "files": (list,),
     "truncated": (bool,),
     "stdout_bytes": (int,),
     "stderr_bytes": (int,),
