@@ -164,4 +164,4 @@ struct wire_answer {
 #define WIRE_MAX_DATA (64u << 10) /* the largest payload on a files socket */
 #define WIRE_MAX_DEPTH 64u        /* CHANGES: of directories */
 #define WIRE_MAX_ENTRIES 20000u   /* of one call */
-#define WIRE_MAX_ENTRY_BYTES (8u << 20)
+#define WIRE_MAX_ENTRY_BYTES (4u << 20)

@@ -9,7 +9,6 @@ runs requests through the C API, several at a time.
 
 import base64
 import concurrent.futures
-import base64
 import contextlib
 import dataclasses
 import json

@@ -41,6 +41,9 @@ static void a_start_has_its_descriptors(void **state)
     start.has_stdin = 1;
     assert_true(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN + 1));
     assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN));
+    start.has_files = 1;
+    assert_true(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN + 2));
+    assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN + 1));
     start.has_stdin = 2;
     assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN + 1));
     start = (struct proto_start){.language = PROTO_LANGUAGE_COUNT};
@@ -61,6 +64,8 @@ static void an_event_says_what_can_be(void **state)
         {{.type = PROTO_EXITED, .wait_status = EXITED(3)}, true},
         {{.type = PROTO_EXITED, .wait_status = 9, .end = PROTO_END_OUTPUT}, true},
         {{.type = PROTO_EXITED, .end = PROTO_END_OUTPUT + 1}, false},
+        {{.type = PROTO_EXITED, .files = 1}, true},
+        {{.type = PROTO_EXITED, .files = 2}, false},
         {{.type = PROTO_EXITED, .wait_status = STOPPED}, false},
         {{.type = PROTO_EXITED, .wait_status = 0xffff}, false}, /* continued */
         {{.type = PROTO_FAILED, .error.code = HUTCH_ERR_LAYER}, true},
@@ -99,6 +104,18 @@ static void a_stop_has_a_reason(void **state)
     assert_false(proto_is_stop(&stop, sizeof(stop)));
 }
 
+static void files_come_with_their_socket(void **state)
+{
+    (void)state;
+    struct proto_files files = {.open = 1};
+
+    assert_true(proto_is_files(&files, sizeof(files), 1));
+    assert_false(proto_is_files(&files, sizeof(files), 0));
+    assert_false(proto_is_files(&files, sizeof(files) - 4, 1));
+    files.open = 0;
+    assert_false(proto_is_files(&files, sizeof(files), 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -107,6 +124,7 @@ int main(void)
         cmocka_unit_test(an_event_says_what_can_be),
         cmocka_unit_test(a_message_of_an_event_ends),
         cmocka_unit_test(a_stop_has_a_reason),
+        cmocka_unit_test(files_come_with_their_socket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
