@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import io
+import json
 import os
 import signal
 import socket
@@ -490,52 +491,6 @@ def test_a_time_limit_while_files_are_placed(engine):
     assert engine.ask(request)["stdout"] == "ran\n"
 
 
-def init_of_cells(engine):
-    """The hutch-init of cells, by the supervisor's children."""
-    return [int(pid) for pid in door.children(engine.supervisor)
-            if Path(f"/proc/{pid}/comm").read_text() == "hutch-init\n"]
-
-
-def test_killed_while_files_come(engine):
-    """kill -9 of hutch-init when the program has ended: the outcome is unknown."""
-    parked = set(init_of_cells(engine))
-    code = ("import time\nfor n in range(60000):\n"
-            " f = open(f'/tmp/{n}' if n % 50 else f'{n}', 'w')\n f.write('x' * 50); f.close()\n")
-    for _ in range(20):
-        number = engine.send({"code": code, "return_files": ["**"], "disk_mb": 512})
-        mine = set()
-        while number not in engine.answers and not mine:
-            mine = set(init_of_cells(engine)) - parked
-        time.sleep(0.1)
-        while mine and any(run_children(pid) for pid in mine):
-            pass
-        for pid in mine:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        answer = engine.answer(number)
-        engine.answers.pop(number)
-        if "error" in answer:
-            assert answer["error"]["retry_safe"] is False
-            assert "hutch-init" in answer["error"]["message"]
-            break
-    assert engine.run("print(2)") == "2\n"
-
-
-def run_children(pid):
-    """Whether the cell of a hutch-init has another process."""
-    try:
-        own = os.readlink(f"/proc/{pid}/ns/pid")
-    except OSError:
-        return False
-    for entry in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
-            if entry.isdigit() and int(entry) != pid and \
-                    os.readlink(f"/proc/{entry}/ns/pid") == own and \
-                    "Z" not in Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1][:3]:
-                return True
-    return False
-
-
 @pytest.mark.parametrize("language, code, expected", [
     ("javascript", "require('fs').writeFileSync('a.json', '{}')", ["a.json"]),
     ("javascript", "import fs from 'fs'; fs.mkdirSync('d'); fs.writeFileSync('d/a', '')", ["d/a"]),
@@ -548,19 +503,54 @@ def test_other_languages(engine, language, code, expected):
         assert (paths(result), result["exit_code"]) == (expected, 0)
 
 
-def test_nothing_is_left(engine):
+# ---- hutch-init is killed ----------------------------------------------------
+
+
+def stop_init(supervisor):
+    """Waits until there is a hutch-init, and stops it."""
     end = time.monotonic() + PATIENCE
-    while len(init_of_cells(engine)) > engine.cells_expected():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    while time.monotonic() < end:
+        for pid in door.children(supervisor):
+            if door.command(pid) == [b"hutch-init", b""]:
+                os.kill(int(pid), signal.SIGSTOP)
+                return int(pid)
+    raise AssertionError("there was no hutch-init")
 
 
-def expected_cells(self):
-    warm = self.cells()["warm"]
-    return sum(entry["parked"] + entry["zygotes"] for entry in warm) + 1
+def test_killed_when_files_are_read():
+    """The program has ended: the outcome is unknown."""
+    with door.Engine(CACHE, "--warmth", "2") as engine:
+        engine.run("1")
+        while len(door.children(engine.supervisor)) > 0:
+            pass
+        number = engine.send({"code": "open('f', 'w')\nimport time\ntime.sleep(1)"})
+        pid = stop_init(engine.supervisor)
+        end = time.monotonic() + PATIENCE
+        while len(door.children(engine.supervisor)) > 1:  # until the program is dead
+            assert time.monotonic() < end
+        os.kill(pid, signal.SIGKILL)
+        error = engine.answer(number)["error"]
+        assert error["code"] == "helper_failed" and error["retry_safe"] is False, error
+        assert "hutch-init" in error["message"]
+        engine.answers.pop(number)
+        assert engine.run("print(2)") == "2\n"
 
 
-door.Engine.cells_expected = expected_cells
+def test_killed_while_files_are_placed(tmp_path):
+    """Nothing has run."""
+    with open(tmp_path / "big", "wb") as file:
+        file.truncate(200 << 20)
+    with subprocess.Popen(
+            [BUILD / "hutch", "run", "--json", "-c", "print(1)", "--upload", "big:big"],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**os.environ, "HUTCH_CACHE_DIR": CACHE}) as process:
+        end = time.monotonic() + PATIENCE
+        while not (supervisor := door.children(process.pid)):
+            assert time.monotonic() < end
+        os.kill(stop_init(supervisor[0]), signal.SIGKILL)
+        error = json.loads(process.stdout.read())["error"]
+        assert error["retry_safe"] is True and "hutch-init" in error["message"], error
+        assert process.wait(timeout=PATIENCE) == 125
 
 
 # ---- the command line --------------------------------------------------------
