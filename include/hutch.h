@@ -249,6 +249,16 @@ struct hutch_env {
     const char *value; /* at most 32 KiB of UTF-8 without control characters but tab */
 };
 
+/* A file that lies in the cell's home directory before the program runs. Directories on its
+ * path are made. */
+struct hutch_file_in {
+    const char *path; /* relative to the home directory, or below it from the root; at most
+                         4095 bytes, names of at most 255; ".." is refused */
+    const char *data; /* any bytes */
+    size_t length;
+    bool executable;
+};
+
 /* The gate: a look at a Python program before anything of it runs, with the
  * interpreter's own parser, in the cell. It refuses imports and calls by name, and
  * is advice for whoever wrote the program, not a wall: a program that means to
@@ -323,6 +333,14 @@ struct hutch_request {
 
     bool tidy;                     /* take code as models write it; default false, see below */
     const struct hutch_gate *gate; /* for python only; default NULL: no gate */
+
+    const struct hutch_file_in *files; /* placed in this order, on the run's time */
+    size_t file_count;                 /* at most 1000; 4 MiB of data together. Larger ones:
+                                          see struct hutch_upload */
+    const char *const *return_files;   /* of which files the result shall have the data: paths
+                                          below the home directory with * and ? for characters
+                                          of a name, ** for any part of a path, [a-z] */
+    size_t return_file_count;          /* at most 100 */
 };
 
 /* What tidy does:
@@ -345,12 +363,35 @@ struct hutch_request {
 /* Fills *request with the defaults above and no code. Cannot fail. */
 HUTCH_PUBLIC void hutch_request_init(struct hutch_request *request);
 
-/* Callbacks and cancelling of one run; all members may be NULL. */
+/* A file of any size that goes into the cell before the program runs, as those of a request
+ * do, and after them. */
+struct hutch_upload {
+    const char *path; /* in the cell, as that of a hutch_file_in */
+    int fd;           /* a regular file that can be read: from its beginning to its end,
+                         whatever its offset is. Stays the caller's */
+    bool executable;
+};
+
+/* A file of any size that comes out of the cell when the program has ended. */
+struct hutch_download {
+    const char *path;          /* in the cell, likewise */
+    int fd;                    /* written to at its offset. Stays the caller's */
+    uint64_t max_bytes;        /* a larger file is refused; 0: no limit but the cell's disk */
+    struct hutch_error *error; /* set by hutch_run: code 0, or why this file has not come; it
+                                  may have come in part. The other files do, and the run has
+                                  its result */
+};
+
+/* Callbacks, cancelling and files of one run; all members but the size may be zero. */
 struct hutch_run_options {
     size_t size; /* sizeof(struct hutch_run_options) */
     hutch_output_fn on_output;
     void *user; /* passed to on_output */
     hutch_cancel *cancel;
+    const struct hutch_upload *uploads;
+    size_t upload_count; /* at most 100 */
+    const struct hutch_download *downloads;
+    size_t download_count; /* at most 100 */
 };
 
 /* ---- result ------------------------------------------------------------ */
@@ -359,6 +400,14 @@ struct hutch_run_options {
 struct hutch_text {
     char *data;
     size_t length;
+};
+
+/* A regular file below the cell's home directory that the program made or changed. */
+struct hutch_file {
+    char *path;             /* relative to the home directory; any bytes but NUL */
+    uint64_t size;          /* as the file system says; a sparse file may have less */
+    const char *mime;       /* media type, by the ending of the name; static */
+    struct hutch_text data; /* of files that return_files names; else data is NULL */
 };
 
 /* What a program did. exit_code, exit_signal, timed_out, the times, memory and
@@ -406,6 +455,13 @@ typedef struct hutch_result {
     bool state_lost;             /* the interpreter had to be replaced: files alone are there */
     struct hutch_text late_text; /* what was printed since the exec before, by threads and
                                     processes that it left; UTF-8; data is NULL for none */
+    /* Made or changed by the program, sorted by path; as its processes left them, which are
+     * all dead when the files are read. None where the memory limit ended the cell. What is
+     * said of them comes from inside the cell: claims, bounded. */
+    struct hutch_file *files;
+    size_t file_count;    /* at most 10000 */
+    bool files_truncated; /* there are more, or one that return_files names has not come: the
+                             data would exceed 4 MiB together, or cannot be read */
 } hutch_result;
 
 /* Runs a request to its end, in a cell of its own, on the calling thread.

@@ -28,10 +28,17 @@
 #define LIMIT_GATE_NAMES 1000 /* in each of its lists */
 #define LIMIT_GATE_NAME_BYTES 255
 #define LIMIT_REQUEST_JSON_BYTES MIB(8)
+#define LIMIT_FILES_BYTES MIB(4) /* contents of files, together: of a request, of a result */
+#define LIMIT_FILES 1000         /* of a request */
+#define LIMIT_RETURN_FILES 100   /* patterns */
+#define LIMIT_TRANSFERS 100      /* uploads, and downloads, of one run */
+#define LIMIT_PATH_BYTES 4095
+#define LIMIT_NAME_BYTES 255
 
 /* a run */
 #define LIMIT_OUTPUT_HARD_BYTES MIB(64) /* printed on one stream: the run is ended */
 #define LIMIT_RESULT_JSON_BYTES MIB(256)
+#define LIMIT_RESULT_FILES 10000    /* that a result lists */
 #define LIMIT_REPORT_BYTES KIB(256) /* of hutch doctor */
 
 /* the queue */
@@ -50,7 +57,7 @@
 #define LIMIT_PARKED_PART 4            /* of the places for cells: no more hold parked ones */
 #define LIMIT_CELLS 1024               /* cells of one supervisor at once */
 #define LIMIT_SUPERVISOR_FILES 144     /* descriptors that the supervisor itself needs */
-#define LIMIT_CELL_FILES 20            /* and those for a cell, at the most */
+#define LIMIT_CELL_FILES 21            /* and those for a cell, at the most */
 #define LIMIT_FILES_OF_TREE 200000     /* files that a cell tree may hold */
 #define LIMIT_PARKED_CELLS 256         /* of one pool that wait for requests */
 #define LIMIT_POOLS 64                 /* of one supervisor: for a language and an owner each */

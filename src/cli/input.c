@@ -48,8 +48,7 @@ static int read_to_end(int fd, struct buf *content)
     return 0;
 }
 
-/* Opens a regular file. Returns the descriptor or -1 with *problem set. */
-static int open_regular(const char *field, const char *path, struct problem *problem)
+int input_open(const char *field, const char *path, struct problem *problem)
 {
     struct stat status;
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -63,7 +62,11 @@ static int open_regular(const char *field, const char *path, struct problem *pro
         return -1;
     }
     if (!S_ISREG(status.st_mode)) {
-        refuse(field, path, "is not a regular file; '-' reads standard input", problem);
+        bool can_be_stdin = strcmp(field, "upload") != 0;
+        refuse(field, path,
+               can_be_stdin ? "is not a regular file; '-' reads standard input"
+                            : "is not a regular file",
+               problem);
         return -1;
     }
     return TAKE_FD(fd);
@@ -76,7 +79,7 @@ int input_read(const char *field, const char *path, struct buf *content, struct 
     int fd = STDIN_FILENO;
 
     if (strcmp(path, "-") != 0) {
-        fd = opened = open_regular(field, path, problem);
+        fd = opened = input_open(field, path, problem);
         if (fd < 0)
             return problem->code;
     }

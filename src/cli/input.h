@@ -14,3 +14,6 @@
  * *problem set. */
 MUST_CHECK int input_read(const char *field, const char *path, struct buf *content,
                           struct problem *problem);
+
+/* Opens a regular file for reading. Returns the descriptor, or -1 with *problem set. */
+MUST_CHECK int input_open(const char *field, const char *path, struct problem *problem);

@@ -14,12 +14,14 @@
 #include "output.h"
 #include "sandbox/request.h"
 #include "stop.h"
+#include "transfer.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #define EXIT_TIMEOUT 124
 #define EXIT_REFUSED 126
+#define EXIT_INCOMPLETE 125 /* a file to download has not come */
 
 struct run_values {
     const char *language; /* NULL: guessed */
@@ -30,6 +32,7 @@ struct run_values {
     double cpus;
     struct text_list env;
     const char *stdin_file;
+    struct text_list uploads, downloads;
     const char *backend;
     struct text_list require;
     bool gate;
@@ -45,6 +48,7 @@ struct job {
     struct buf stdin_bytes;
     struct hutch_env *env;
     struct hutch_gate gate;
+    struct transfers transfers;
     struct hutch_request request;
 };
 
@@ -59,6 +63,9 @@ static void job_done(struct job *job)
 {
     text_list_done(&job->values.env);
     text_list_done(&job->values.require);
+    text_list_done(&job->values.uploads);
+    text_list_done(&job->values.downloads);
+    transfers_done(&job->transfers);
     buf_done(&job->code);
     buf_done(&job->stdin_bytes);
     free(job->env);
@@ -146,6 +153,16 @@ static const struct option_spec run_options[] = {
      .argument = "FILE",
      .help = "standard input of the program, at most 16 MiB; - for hutch's own; empty without it",
      VALUE(stdin_file)},
+    {.name = "upload",
+     .type = OPTION_LIST,
+     .argument = "LOCAL:CELL",
+     .help = "put a regular file into the home folder of the cell, of any size that fits",
+     VALUE(uploads)},
+    {.name = "download",
+     .type = OPTION_LIST,
+     .argument = "CELL[:LOCAL]",
+     .help = "fetch a file from the home folder of the cell when the program has ended",
+     VALUE(downloads)},
     {.name = "backend",
      .type = OPTION_CHOICE,
      .argument = "NAME",
@@ -342,7 +359,8 @@ static int build_request(struct job *job, struct problem *problem)
     }
     if (choose_language(job, problem) < 0 || split_env(job, problem) < 0 ||
         choose_layers(job, problem) < 0 || choose_backend(job, problem) < 0 ||
-        load_code(job, problem) < 0 || load_stdin(job, problem) < 0)
+        load_code(job, problem) < 0 || load_stdin(job, problem) < 0 ||
+        transfers_open(&job->transfers, &job->values.uploads, &job->values.downloads, problem) < 0)
         return problem->code;
     return 0;
 }
@@ -420,6 +438,10 @@ static int run_request(hutch_engine *engine, struct job *job, hutch_cancel *canc
         .on_output = json ? NULL : pass_output,
         .user = &passage,
         .cancel = cancel,
+        .uploads = job->transfers.uploads,
+        .upload_count = job->transfers.upload_count,
+        .downloads = job->transfers.downloads,
+        .download_count = job->transfers.download_count,
     };
     __attribute__((cleanup(cleanup_result))) hutch_result *result = NULL;
 
@@ -432,11 +454,11 @@ static int run_request(hutch_engine *engine, struct job *job, hutch_cancel *canc
         problem_take(problem, &err);
         return problem_report(problem, run_command.name, json);
     }
-    if (json)
-        return print_json(result, problem);
-    if (!job->values.quiet)
+    if (!json && !job->values.quiet)
         say_limit(result, passage.stderr_open_line);
-    return exit_status_of(result);
+    bool complete = transfers_finish(&job->transfers);
+    int status = json ? print_json(result, problem) : exit_status_of(result);
+    return status == 0 && !complete ? EXIT_INCOMPLETE : status;
 }
 
 /* Makes what a run needs, and runs. Ending the engine waits until nothing of

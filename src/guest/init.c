@@ -1,29 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hutch-init: PID 1 of every cell. It holds the cell's namespaces together,
- * reaps what is left to it, and ends, taking every process of the cell with
- * it, when the supervisor lets go of its lifeline (descriptor 0) or dies. When the
- * supervisor has said a word on it, it tells there who died.
+ * reaps what is left to it, serves the engine's calls for files (files.h), and
+ * ends, taking every process of the cell with it, when the supervisor lets go of
+ * its attendant (descriptor 0, see wire.h) or dies.
  *
  * It is exec'd with no capability, no_new_privs and the system call filter in
  * force, from a file that its user may execute but not read: so the kernel
  * makes it non-dumpable, and no program of the same user can look into it or
  * steer it. As PID 1 it ignores every signal that it did not ask for.
+ *
+ * One thread, one poll, no allocation. When the program is dead and its files are still
+ * to be read, the supervisor says so: then all other processes are killed, and calls
+ * wait until they are gone, so that nothing changes what is read.
  */
 #include "../sandbox/wire.h"
+#include "files.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIFELINE_FD 0
+#define ATTENDANT_FD 0
 
-/* An own descriptor on SIGCHLD, so that one poll waits for both. */
+/* An own descriptor on SIGCHLD, so that one poll waits for all. */
 static int open_child_signal(void)
 {
     sigset_t set;
@@ -35,17 +41,20 @@ static int open_child_signal(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Tells the supervisor, if it wants to know. It reads little and gets few words: a
- * full socket loses one, which it notices. */
+static bool tells; /* the supervisor wants to know who dies */
+
+/* Tells the supervisor. It reads little and gets few words: a full socket loses one,
+ * which it notices. */
 static void tell(pid_t pid, int status)
 {
     const struct wire_orphan word = {.pid = pid, .status = status};
 
-    if (send(LIFELINE_FD, &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+    if (send(ATTENDANT_FD, &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         return;
 }
 
-static void reap(int signal_fd, int tells)
+/* Calls that had to wait for the end of processes need not any more when there is none. */
+static void reap(int signal_fd)
 {
     struct signalfd_siginfo info;
     int status;
@@ -57,19 +66,54 @@ static void reap(int signal_fd, int tells)
         if (tells)
             tell(pid, status);
     }
+    if (pid < 0)
+        files_hold(false);
 }
 
-/* Whether the supervisor is still there. */
-static int hear(int *tells)
+/* The first descriptor of a message, -1 for none; others there are not. */
+static int descriptor_of(struct msghdr *message)
 {
-    char word;
+    const struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    int fd = -1;
 
-    errno = 0;
-    if (recv(LIFELINE_FD, &word, sizeof(word), MSG_DONTWAIT) > 0) {
-        *tells = 1;
-        return 1;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+        memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+    return fd;
+}
+
+/* Does what the supervisor says. Returns whether it is still there. */
+static bool attend(int signal_fd)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct wire_attend order = {.type = 0};
+    struct iovec part = {.iov_base = &order, .iov_len = sizeof(order)};
+    struct msghdr message = {
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof(control.bytes),
+    };
+
+    ssize_t count = recvmsg(ATTENDANT_FD, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (count < 0)
+        return errno == EAGAIN || errno == EINTR;
+    int fd = descriptor_of(&message);
+    if (count != (ssize_t)sizeof(order))
+        return false;
+    if (order.type == WIRE_ATTEND_FILES && fd >= 0) {
+        files_open(fd);
+    } else if (order.type == WIRE_ATTEND_TELL) {
+        tells = true;
+    } else if (order.type == WIRE_ATTEND_END) {
+        files_hold(true);
+        if (getpid() == 1) /* of a cell, and of nothing larger */
+            kill(-1, SIGKILL);
+        reap(signal_fd);
     }
-    return errno == EAGAIN || errno == EINTR;
+    return true;
 }
 
 int main(void)
@@ -80,17 +124,19 @@ int main(void)
     if (signal_fd < 0)
         return 1;
 
-    struct pollfd fds[] = {
-        {.fd = LIFELINE_FD, .events = POLLIN},
-        {.fd = signal_fd, .events = POLLIN},
-    };
-    int tells = 0;
     for (;;) {
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+        struct pollfd fds[] = {
+            {.fd = ATTENDANT_FD, .events = POLLIN},
+            {.fd = signal_fd, .events = POLLIN},
+            {.fd = files_socket(), .events = files_events()},
+        };
+        if (poll(fds, 3, files_timeout()) < 0 && errno != EINTR)
             return 1;
-        if (fds[0].revents != 0 && !hear(&tells))
-            return 0;
+        if (fds[0].revents != 0 && !attend(signal_fd))
+            return 0; /* the supervisor let go */
         if (fds[1].revents != 0)
-            reap(signal_fd, tells);
+            reap(signal_fd);
+        if (fds[2].fd == files_socket())
+            files_serve(fds[2].revents);
     }
 }

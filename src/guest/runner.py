@@ -1288,13 +1288,19 @@ class Session:
             if not self.can_copy():
                 self.copies.send(uint(self.channel.exec_id, 4))  # there is none
                 return
+            told = os.pipe()
             pid = self.module.copy()
         except OSError:
             return
         if pid == 0:
-            self.wait_as_copy()
-        else:
-            self.old_copies.append(pid)
+            close(told[0])
+            self.wait_as_copy(told[1])
+            return
+        self.old_copies.append(pid)
+        close(told[1])
+        # Else an exec that kills this process would be lost with those before it.
+        read(told[0], 1)
+        close(told[0])
 
     def can_copy(self):
         if len(os.listdir("/proc/self/task")) > 1:
@@ -1311,7 +1317,7 @@ class Session:
             if gone:
                 self.old_copies.remove(pid)
 
-    def wait_as_copy(self):
+    def wait_as_copy(self, told):
         """In the copy: waits, until it is to take over, or ends."""
         try:
             close(WIRE_CHANNEL_FD)
@@ -1322,6 +1328,7 @@ class Session:
             message = uint(self.channel.exec_id, 4)
             self.copies.sendmsg([message], [(lib.SOL_SOCKET, lib.SCM_RIGHTS, rights)])
             given.close()
+            close(told)  # the supervisor knows
             word, rights, _, _ = mine.recvmsg(1, lib.CMSG_SPACE(4))
             if not word or not rights:
                 os._exit(0)

@@ -22,12 +22,14 @@
 
 struct backend;
 struct cell;
+struct file_call;
 
 /* What a cell is made for. Borrowed during cell_start only. */
 struct cell_spec {
     const struct hutch_request *request;
     bool session;              /* the cell stays after a program; see session_begin */
     uint64_t idle_ns, life_ns; /* of a session: without an exec, and in all */
+    bool has_files;            /* cell_file will be called before the program runs */
 };
 
 enum cell_event_type {
@@ -54,7 +56,9 @@ struct cell_exit {
     uint64_t peak_memory_bytes;
     uint64_t oom_kills;
     uint64_t process_limit_hits;
-    bool has_copy; /* of a session: it can go on where the last exec had ended */
+    bool has_copy;  /* of a session: it can go on where the last exec had ended */
+    bool has_files; /* there may be some, and cell_file gives them, as long as the cell is not freed
+                     */
 };
 
 struct cell_event {
@@ -86,6 +90,11 @@ struct backend_ops {
      * the outcome is unknown; only CELL_FAILED means that nothing ran. */
     int (*cell_next_event)(struct cell *cell, uint64_t deadline_ns, int cancel_fd,
                            struct cell_event *ret_event, struct hutch_error *err);
+
+    /* A call for files to the cell (file_call.h): before its program runs, where the spec
+     * says that there will be some, or after its end, where CELL_EXITED has files. */
+    int (*cell_file)(struct cell *cell, struct file_call *call, uint64_t deadline_ns, int cancel_fd,
+                     struct hutch_error *err);
 
     /* Ends the run because it printed too much; CELL_EXITED follows. */
     void (*cell_stop)(struct cell *cell);

@@ -5,6 +5,7 @@
  * depends on the language. Strings are borrowed from the parsed text, which
  * lives as long as the request.
  */
+#include "base/base64.h"
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/limits.h"
@@ -13,7 +14,7 @@
 
 #include <string.h>
 
-#define FIELD_LIST_BYTES 256
+#define FIELD_LIST_BYTES 512
 #define GATE_LISTS 4
 
 struct hutch_json_request {
@@ -23,6 +24,9 @@ struct hutch_json_request {
     struct hutch_env *env;
     struct hutch_gate gate;
     const char **gate_lists[GATE_LISTS];
+    struct hutch_file_in *files;
+    char *file_data; /* of all of them, one behind the other */
+    const char **return_files;
 };
 
 static int wrong_type(const char *field, const char *expected, const json_t *value,
@@ -304,6 +308,85 @@ static int read_gate(struct hutch_json_request *json, const char *field, json_t 
     return 0;
 }
 
+/* How many bytes the data of all files can have. */
+static size_t decoded_bytes(const json_t *files)
+{
+    size_t index, bytes = 1;
+    json_t *member;
+
+    json_array_foreach(files, index, member)
+    {
+        bytes += BASE64_DECODED(json_string_length(json_object_get(member, "data")));
+    }
+    return bytes;
+}
+
+/* One of files; its data is decoded to memory, of which it takes a part. */
+static int read_file(struct hutch_json_request *json, const json_t *value, char **memory,
+                     struct hutch_error *err)
+{
+    struct hutch_file_in *file = &json->files[json->request.file_count];
+    const char *name, *text = "";
+    json_t *member;
+    size_t length = 0;
+
+    if (!json_is_object(value))
+        return wrong_type("files", "an object with path and data", value, err);
+    json_object_foreach((json_t *)(uintptr_t)value, name, member)
+    {
+        if (strcmp(name, "path") != 0 && strcmp(name, "data") != 0)
+            return err_set(err, HUTCH_ERR_INVALID,
+                           "unknown field %s in files; allowed are path, data",
+                           quote_short(name).text);
+    }
+    const json_t *path = json_object_get(value, "path");
+    const json_t *data = json_object_get(value, "data");
+    if (!path || !data)
+        return err_set(err, HUTCH_ERR_INVALID, "files: '%s' is missing", path ? "data" : "path");
+    if (read_text("files.path", path, &file->path, err) < 0 ||
+        read_bytes("files.data", data, &text, &length, err) < 0)
+        return err->code;
+    if (!base64_decode(text, length, *memory, &file->length))
+        return err_set(err, HUTCH_ERR_INVALID, "files: the data of %s is no Base64 (RFC 4648)",
+                       quote_text(file->path).text);
+    file->data = *memory;
+    *memory += file->length;
+    json->request.file_count++;
+    return 0;
+}
+
+static int read_files(struct hutch_json_request *json, const char *field, json_t *value,
+                      struct hutch_error *err)
+{
+    size_t index;
+    json_t *member;
+
+    if (!json_is_array(value))
+        return wrong_type(field, "an array of objects", value, err);
+    json->files = calloc(json_array_size(value) + 1, sizeof(*json->files));
+    json->file_data = malloc(decoded_bytes(value));
+    if (!json->files || !json->file_data)
+        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    json->request.files = json->files;
+    char *memory = json->file_data;
+    json_array_foreach(value, index, member)
+    {
+        if (read_file(json, member, &memory, err) < 0)
+            return err->code;
+    }
+    return 0;
+}
+
+static int read_return_files(struct hutch_json_request *json, const char *field, json_t *value,
+                             struct hutch_error *err)
+{
+    if (read_names(field, value, &json->return_files, err) < 0)
+        return err->code;
+    json->request.return_files = json->return_files;
+    json->request.return_file_count = json_array_size(value);
+    return 0;
+}
+
 static const struct field {
     const char *name;
     field_reader read;
@@ -324,6 +407,8 @@ static const struct field {
     {"owner", read_owner},
     {"tidy", read_tidy},
     {"gate", read_gate},
+    {"files", read_files},
+    {"return_files", read_return_files},
 };
 
 /* ---- the object ---- */
@@ -401,6 +486,9 @@ void hutch_json_request_free(hutch_json_request *request)
         return;
     for (size_t i = 0; i < GATE_LISTS; i++)
         free(request->gate_lists[i]);
+    free(request->files);
+    free(request->file_data);
+    free(request->return_files);
     json_decref(request->root);
     free(request->env);
     free(request);

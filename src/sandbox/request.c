@@ -8,6 +8,7 @@
 #include "base/parse.h"
 #include "base/quote.h"
 #include "base/utf8.h"
+#include "file_name.h"
 #include "gate.h"
 #include "layers.h"
 
@@ -441,6 +442,47 @@ static int check_owner(const char *owner, struct hutch_error *err)
     return 0;
 }
 
+static int check_files(const struct hutch_request *request, struct hutch_error *err)
+{
+    const struct hutch_file_in *files = request->files;
+    uint64_t total = 0;
+    struct file_path path;
+
+    if (request->file_count > LIMIT_FILES || (request->file_count > 0 && !files))
+        return err_set(err, HUTCH_ERR_INVALID, "files: %zu%s; allowed are at most %d",
+                       request->file_count, files ? "" : " at NULL", LIMIT_FILES);
+    for (size_t i = 0; i < request->file_count; i++) {
+        if (file_path_read("files", files[i].path, &path, err) < 0)
+            return err->code;
+        if (files[i].length > 0 && !files[i].data)
+            return err_set(err, HUTCH_ERR_INVALID, "files: the data of %s is NULL",
+                           quote_text(files[i].path).text);
+        total = files[i].length > LIMIT_FILES_BYTES ? UINT64_MAX : total + files[i].length;
+        if (total > LIMIT_FILES_BYTES)
+            return err_set(err, HUTCH_ERR_INVALID,
+                           "files: more than %" PRIu64 " bytes together; upload larger ones "
+                           "(--upload, hutch_upload, PUT into a session)",
+                           LIMIT_FILES_BYTES);
+    }
+    return 0;
+}
+
+static int check_return_files(const struct hutch_request *request, struct hutch_error *err)
+{
+    const char *const *patterns = request->return_files;
+    struct file_path path;
+
+    if (request->return_file_count > LIMIT_RETURN_FILES ||
+        (request->return_file_count > 0 && !patterns))
+        return err_set(err, HUTCH_ERR_INVALID, "return_files: %zu%s; allowed are at most %d",
+                       request->return_file_count, patterns ? "" : " at NULL", LIMIT_RETURN_FILES);
+    for (size_t i = 0; i < request->return_file_count; i++) {
+        if (file_path_read("return_files", patterns[i], &path, err) < 0)
+            return err->code;
+    }
+    return 0;
+}
+
 int request_check(const struct hutch_request *given, const struct request_ceilings *ceilings,
                   struct hutch_error *err)
 {
@@ -452,7 +494,8 @@ int request_check(const struct hutch_request *given, const struct request_ceilin
     request_load(given, &request);
     if (check_choices(&request, err) < 0 || check_code(&request, err) < 0 ||
         check_stdin(&request, err) < 0 || check_env(&request, err) < 0 ||
-        check_limits(&request, ceilings, err) < 0 || check_owner(request.owner, err) < 0)
+        check_limits(&request, ceilings, err) < 0 || check_owner(request.owner, err) < 0 ||
+        check_files(&request, err) < 0 || check_return_files(&request, err) < 0)
         return err->code;
     return request.gate ? gate_check(request.gate, request.language, err) : 0;
 }

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "file_name.h"
 #include "layers.h"
 #include "request.h"
 
@@ -44,6 +45,46 @@ int result_set_value(struct hutch_result *result, const char *data, size_t lengt
     return 0;
 }
 
+int result_add_file(struct hutch_result *result, const char *path, uint64_t size,
+                    struct hutch_error *err)
+{
+    /* It doubles, so that it is moved seldom. */
+    size_t count = result->file_count;
+    if ((count & (count - 1)) == 0) {
+        size_t room = count == 0 ? 1 : 2 * count;
+        struct hutch_file *files = realloc(result->files, room * sizeof(*files));
+        if (!files)
+            return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        result->files = files;
+    }
+    struct hutch_file file = {.path = strdup(path), .size = size, .mime = file_mime(path)};
+    if (!file.path)
+        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    result->files[result->file_count++] = file;
+    return 0;
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    const struct hutch_file *first = a, *second = b;
+    return strcmp(first->path, second->path);
+}
+
+void result_sort_files(struct hutch_result *result)
+{
+    if (result->file_count > 1)
+        qsort(result->files, result->file_count, sizeof(*result->files), compare_paths);
+}
+
+static void result_free_files(struct hutch_result *result)
+{
+    for (size_t i = 0; i < result->file_count; i++) {
+        free(result->files[i].path);
+        free(result->files[i].data.data);
+    }
+    free(result->files);
+}
+
 void hutch_result_free(hutch_result *result)
 {
     if (!result)
@@ -54,6 +95,7 @@ void hutch_result_free(hutch_result *result)
     free(result->error_message);
     free(result->value.data);
     free(result->late_text.data);
+    result_free_files(result);
     free(result);
 }
 
@@ -135,6 +177,27 @@ static void append_place(struct buf *out, const struct hutch_result *result)
         buf_append_text(out, ",\"output_encoding\":\"base64\"");
 }
 
+static void append_files(struct buf *out, const struct hutch_result *result)
+{
+    buf_append_text(out, ",\"files\":[");
+    for (size_t i = 0; i < result->file_count; i++) {
+        const struct hutch_file *file = &result->files[i];
+        buf_append_text(out, i > 0 ? ",{\"path\":" : "{\"path\":");
+        json_append_text(out, file->path);
+        buf_appendf(out, ",\"size\":%" PRIu64 ",\"mime\":", file->size);
+        json_append_text(out, file->mime);
+        if (file->data.data) {
+            buf_append_text(out, ",\"data\":\"");
+            base64_append(out, file->data.data, file->data.length);
+            buf_append_text(out, "\"");
+        }
+        buf_append_text(out, "}");
+    }
+    buf_append_text(out, "]");
+    if (result->files_truncated)
+        buf_append_text(out, ",\"files_truncated\":true");
+}
+
 static void append_result(struct buf *out, const struct hutch_result *result)
 {
     buf_append_text(out, "{");
@@ -146,6 +209,7 @@ static void append_result(struct buf *out, const struct hutch_result *result)
     buf_appendf(out, ",\"timed_out\":%s", result->timed_out ? "true" : "false");
     append_error(out, result);
     append_value(out, &result->value);
+    append_files(out, result);
     buf_appendf(out, ",\"truncated\":%s", result->truncated ? "true" : "false");
     buf_appendf(out, ",\"stdout_bytes\":%" PRIu64 ",\"stderr_bytes\":%" PRIu64,
                 result->stdout_bytes, result->stderr_bytes);

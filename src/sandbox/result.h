@@ -19,3 +19,10 @@ MUST_CHECK int result_new(const struct hutch_request *request, const char *backe
  * no value. Errors: NO_MEMORY. */
 MUST_CHECK int result_set_value(struct hutch_result *result, const char *data, size_t length,
                                 struct hutch_error *err);
+
+/* Appends a file, without data. Errors: NO_MEMORY. */
+MUST_CHECK int result_add_file(struct hutch_result *result, const char *path, uint64_t size,
+                               struct hutch_error *err);
+
+/* By path, byte by byte. */
+void result_sort_files(struct hutch_result *result);

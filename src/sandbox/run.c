@@ -19,9 +19,11 @@
 #include "report.h"
 #include "request.h"
 #include "result.h"
+#include "run_files.h"
 #include "tidy.h"
 
 #include <poll.h>
+#include <stddef.h>
 #include <string.h>
 
 /* How long a supervisor that says nothing is waited for before it counts as
@@ -30,9 +32,11 @@
 #define START_NS (900 * NS_PER_SECOND)
 #define GRACE_NS (60 * NS_PER_SECOND)
 
+#define RUN_OPTIONS_SIZE_FIRST (offsetof(struct hutch_run_options, cancel) + sizeof(hutch_cancel *))
+
 struct run {
-    struct hutch_request request; /* as this version knows it */
-    const struct hutch_run_options *options;
+    struct hutch_request request; /* as this version knows it, as are the options */
+    struct hutch_run_options options;
     const struct backend_ops *ops;
     struct ticket ticket;
     struct cell *cell;
@@ -41,7 +45,8 @@ struct run {
     struct buf env, gate, code; /* payloads of frames, borrowed by the cell */
     struct cell_exit exit;
     uint32_t layers;
-    bool stopped;
+    bool stopped, has_code; /* the code is on its way */
+    struct run_files files;
     uint64_t begin_ns, start_ns; /* of the call; of the interpreter */
 };
 
@@ -101,8 +106,8 @@ static int send_code(struct run *run, struct hutch_error *err)
 static int take_output(struct run *run, struct capture *capture, enum hutch_stream stream,
                        const struct cell_event *event, struct hutch_error *err)
 {
-    if (run->options && run->options->on_output)
-        run->options->on_output(run->options->user, stream, event->data, event->length);
+    if (run->options.on_output)
+        run->options.on_output(run->options.user, stream, event->data, event->length);
     if (capture_add(capture, event->data, event->length, err) < 0)
         return err->code;
     if (capture->total > LIMIT_OUTPUT_HARD_BYTES && !run->stopped) {
@@ -117,7 +122,7 @@ static int take_events(struct run *run, struct hutch_error *err)
 {
     uint64_t limit_ns = (uint64_t)(run->request.timeout_seconds * (double)NS_PER_SECOND);
     uint64_t deadline_ns = clock_after_ns(START_NS);
-    int cancel = cancel_fd(run->options ? run->options->cancel : NULL);
+    int cancel = cancel_fd(run->options.cancel);
 
     for (;;) {
         struct cell_event event;
@@ -190,30 +195,94 @@ static int fill_result(struct run *run, struct hutch_result *result, struct hutc
     return result_set_value(result, reports->value.data, reports->value.length, err);
 }
 
+/* Files go in before the code does, for which the interpreter waits. */
+static int place_files(struct run *run, struct hutch_error *err)
+{
+    run->files = (struct run_files){
+        .request = &run->request,
+        .options = &run->options,
+        .ops = run->ops,
+        .cell = run->cell,
+        .deadline_ns = clock_after_ns(START_NS),
+        .cancel_fd = cancel_fd(run->options.cancel),
+    };
+    return run_files_place_any(&run->request, &run->options) ? run_files_place(&run->files, err)
+                                                             : 0;
+}
+
+static int send_program(struct run *run, struct hutch_error *err)
+{
+    if (send_env(run, err) < 0 || send_gate(run, err) < 0 || send_code(run, err) < 0)
+        return err->code;
+    run->has_code = true;
+    return 0;
+}
+
+/* A cell that was lost while it got its files: how it ended says more, if it was by a limit
+ * or a failure. Nothing of the program has run. */
+static int explain_loss(struct run *run, struct hutch_error *err)
+{
+    struct hutch_error cause;
+
+    if (take_events(run, &cause) < 0)
+        *err = cause;
+    else if (run->exit.end != CELL_END_EXIT)
+        return 0;
+    return err->code;
+}
+
+static int run_program(struct run *run, struct hutch_error *err)
+{
+    int code = place_files(run, err);
+    if (code < 0 && run->files.is_lost)
+        code = explain_loss(run, err);
+    else if (code == 0 && send_program(run, err) == 0)
+        code = take_events(run, err);
+    else
+        code = err->code;
+    if (code < 0 && !run->has_code)
+        err->maybe_ran = 0;
+    return code;
+}
+
 static int run_cell(struct run *run, struct hutch_result *result, struct hutch_error *err)
 {
-    if (send_env(run, err) < 0 || send_gate(run, err) < 0 || send_code(run, err) < 0 ||
-        take_events(run, err) < 0)
+    if (run_program(run, err) < 0)
         return err->code;
-    if (fill_result(run, result, err) < 0) {
+    if (run_files_collect(&run->files, &run->exit, result, err) < 0 ||
+        fill_result(run, result, err) < 0) {
         err_mark_maybe_ran(err);
         return err->code;
     }
     return 0;
 }
 
+/* The options as this version knows them. */
+static int load_options(struct run *run, const struct hutch_run_options *options,
+                        struct hutch_error *err)
+{
+    size_t known = sizeof(run->options);
+
+    if (!options)
+        return 0;
+    if (request_check_size("run_options", options, options->size, RUN_OPTIONS_SIZE_FIRST, known,
+                           err) < 0)
+        return err->code;
+    memcpy(&run->options, options, options->size < known ? options->size : known);
+    return run_files_check(&run->options, err);
+}
+
 static int run_request(struct hutch_engine *engine, const struct hutch_request *request,
-                       struct run *run, struct hutch_result **ret, struct hutch_error *err)
+                       const struct hutch_run_options *options, struct run *run,
+                       struct hutch_result **ret, struct hutch_error *err)
 {
     struct cell_spec spec = {.request = &run->request};
 
-    if (run->options && run->options->size < sizeof(*run->options))
-        return err_set(err, HUTCH_ERR_INVALID, "run_options.size: %zu is not %zu",
-                       run->options->size, sizeof(*run->options));
-    if (request_validate(request, err) < 0)
+    if (load_options(run, options, err) < 0 || request_validate(request, err) < 0)
         return err->code;
     request_load(request, &run->request);
-    int cancel = cancel_fd(run->options ? run->options->cancel : NULL);
+    spec.has_files = run_files_place_any(&run->request, &run->options);
+    int cancel = cancel_fd(run->options.cancel);
     if (cancel >= 0 && fd_wait(cancel, POLLIN, 0) != 0)
         return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller before the start");
     capture_init(&run->out, request->max_output_bytes);
@@ -240,7 +309,6 @@ int hutch_run(hutch_engine *engine, const struct hutch_request *request,
     struct hutch_error local;
     err = err ? err : &local;
     struct run run = {
-        .options = run_options,
         .ops = engine->backend->ops,
         .env = BUF_MAX(WIRE_MAX_ENV),
         .gate = BUF_MAX(WIRE_MAX_GATE),
@@ -248,7 +316,7 @@ int hutch_run(hutch_engine *engine, const struct hutch_request *request,
         .begin_ns = clock_now_ns(),
     };
 
-    int code = run_request(engine, request, &run, ret_result, err);
+    int code = run_request(engine, request, run_options, &run, ret_result, err);
     run_done(&run);
     scheduler_leave(&engine->scheduler, &run.ticket, run.exit.peak_memory_bytes);
     return code;

@@ -144,7 +144,7 @@ static int take_report(struct exec *exec, const struct report *report, struct hu
     return 0;
 }
 
-/* Waits until the session goes on after an interpreter's death. */
+/* Waits until the session goes on after an interpreter's death. 1: this one is dead, too. */
 static int await_start(struct hutch_session *session, bool resumed, struct hutch_error *err)
 {
     uint64_t deadline_ns = clock_after_ns(resumed ? READY_NS : START_NS);
@@ -157,7 +157,7 @@ static int await_start(struct hutch_session *session, bool resumed, struct hutch
         if (event.type == CELL_QUIET)
             return err_set(err, HUTCH_ERR_HELPER, "the interpreter did not take over in time");
         if (event.type == CELL_EXITED)
-            return err_set(err, HUTCH_ERR_HELPER, "the interpreter ended when it took over");
+            return 1;
         if (event.type == CELL_STARTED) {
             session->pid = event.pid;
             session->layers = event.layers;
@@ -192,18 +192,21 @@ static int go_on(struct hutch_session *session, bool has_copy, struct hutch_erro
     struct hutch_error late;
 
     if (has_copy && ops->session_resume(session->cell, err) == 0) {
-        if (await_start(session, true, &late) == 0) {
+        int started = await_start(session, true, &late);
+        if (started == 0) {
             session->restored = true;
             return 0;
         }
-        if (await_end(session, err) < 0)
+        if (started < 0 && await_end(session, err) < 0)
             return err->code;
     }
     session->restored = false;
     session->state_lost = true;
     if (ops->session_relaunch(session->cell, session->checkpoints, err) < 0)
         return err->code;
-    return await_start(session, false, err);
+    int started = await_start(session, false, err);
+    return started > 0 ? err_set(err, HUTCH_ERR_HELPER, "the new interpreter ended at once")
+                       : started;
 }
 
 /* What has come since the exec before, without waiting. */
@@ -335,6 +338,7 @@ static int take_event(struct exec *exec, uint64_t deadline_ns, int cancel, bool 
         return 0;
     case CELL_EXITED:
         exec->exit = event.exit;
+        exec->exit.duration_ns = clock_now_ns() - exec->begin_ns;
         exec->has_ended = true;
         return 1;
     default:

@@ -33,7 +33,7 @@
 #include <stdint.h>
 
 /* Raised whenever a frame changes; helpers of another version are refused. */
-#define WIRE_VERSION 5
+#define WIRE_VERSION 6
 
 #define WIRE_CHANNEL_FD 1000
 #define WIRE_CHANNEL_FD_NODE 15
@@ -42,6 +42,7 @@
 #define WIRE_PYTHON_FILE "/run/main.py"
 #define WIRE_SHELL_FILE "/run/main.sh"
 #define WIRE_NODE_LINK "/run/main" /* to a file in the home directory; the runner makes both */
+#define WIRE_NODE_FILE ".main."    /* what the name of that begins with */
 
 struct wire_header {
     uint32_t length;  /* of the payload that follows */
@@ -115,8 +116,8 @@ struct wire_done {
 #define WIRE_MAX_VALUE (1u << 20)
 #define WIRE_MAX_ERROR (64u << 10)
 
-/* What hutch-init tells the supervisor, once that has sent it a byte: a process that was
- * left to it has died, with this status, as waitpid gives it. */
+/* What hutch-init tells the supervisor, once that has asked: a process that was left to it
+ * has died, with this status, as waitpid gives it. */
 struct wire_orphan {
     int32_t pid; /* in the cell */
     int32_t status;
@@ -126,3 +127,80 @@ struct wire_orphan {
 struct wire_copy {
     uint32_t exec_id; /* after which it was made */
 };
+/*
+ * ---- files ----
+ *
+ * hutch-init's descriptor 0 is its attendant: a SOCK_SEQPACKET socket to the supervisor.
+ * Its end is the cell's end. Over it the supervisor sends struct wire_attend; with
+ * WIRE_ATTEND_FILES goes one end of a stream socket to the engine, the files socket.
+ *
+ * On that go calls of the engine, one after the other, each with its number as exec_id in
+ * every frame of the call and of its answer, up to WIRE_FILE_ANSWER, which is the last. In
+ * between there may be WIRE_FILE_DATA (engine to init of a PUT, init to engine of a GET) or
+ * WIRE_FILE_ENTRIES (init to engine of LIST and CHANGES). After a failure hutch-init answers
+ * at once, and drops what still comes of that call. What it says is the word of a process
+ * of the cell: a claim, whose form the engine checks, and which it bounds.
+ *
+ * Paths are relative to the home directory: 1 to WIRE_MAX_PATH bytes, components of 1 to
+ * WIRE_MAX_NAME with one '/' between, none of them "." or "..", no NUL. LIST also takes
+ * none at all, which is the home directory. No symbolic link is followed.
+ */
+enum wire_attend_type {
+    WIRE_ATTEND_FILES = 1, /* serve this socket, and no other any more */
+    WIRE_ATTEND_END = 2,   /* the program is dead: kill all others, then serve calls */
+    WIRE_ATTEND_TELL = 3,  /* from now on, tell of who dies: struct wire_orphan */
+};
+
+struct wire_attend {
+    uint32_t type; /* enum wire_attend_type */
+};
+
+enum wire_file_type {
+    WIRE_FILE_PUT = 64,     /* struct wire_put, then the path; data of that size follows */
+    WIRE_FILE_GET = 65,     /* struct wire_get, then the path; of regular files with one name */
+    WIRE_FILE_LIST = 66,    /* path of a directory, or nothing */
+    WIRE_FILE_DELETE = 67,  /* path of anything but a directory that is not empty */
+    WIRE_FILE_MARK = 68,    /* empty: CHANGES counts from now on, not what was PUT before */
+    WIRE_FILE_CHANGES = 69, /* empty: regular files that were made or changed, at any depth */
+
+    WIRE_FILE_DATA = 80,    /* 1 to WIRE_MAX_DATA bytes */
+    WIRE_FILE_ENTRIES = 81, /* struct wire_entry and its name, one after the other */
+    WIRE_FILE_ANSWER = 82,  /* struct wire_answer: the end of the call */
+};
+
+/* flags of WIRE_FILE_PUT */
+#define WIRE_PUT_EXECUTABLE 1
+
+struct wire_put {
+    uint64_t size; /* of all the data */
+};
+
+struct wire_get {
+    uint64_t max_bytes; /* a larger file is EFBIG */
+};
+
+/* flags of an entry */
+#define WIRE_ENTRY_DIRECTORY 1
+
+struct wire_entry {
+    uint64_t size;
+    uint16_t name_length; /* LIST: of a name, CHANGES: of a path */
+    uint16_t flags;
+    uint32_t unused;
+};
+
+/* flags of an answer */
+#define WIRE_ANSWER_CUT 1 /* LIST, CHANGES: there is more than was told */
+
+struct wire_answer {
+    int32_t error; /* errno; 0: done */
+    uint32_t flags;
+    uint64_t size; /* GET: of the file */
+};
+
+#define WIRE_MAX_PATH 4095u
+#define WIRE_MAX_NAME 255u
+#define WIRE_MAX_DATA (64u << 10) /* the largest payload on a files socket */
+#define WIRE_MAX_DEPTH 64u        /* CHANGES: of directories */
+#define WIRE_MAX_ENTRIES 20000u   /* of one call */
+#define WIRE_MAX_ENTRY_BYTES (4u << 20)

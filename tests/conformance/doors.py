@@ -101,6 +101,10 @@ class CliDoor:
             arguments += ["--require", layer]
         if "stdin" in request:
             arguments += ["--stdin", str(self._write(folder, "stdin", request.pop("stdin")))]
+        for entry in request.pop("files", []):
+            content = base64.b64decode(entry["data"])
+            name = f"upload{len(arguments)}"
+            arguments += ["--upload", f"{self._write(folder, name, content)}:{entry['path']}"]
         if request:
             raise ValueError(f"no option of the command line for {sorted(request)}")
         via = via or ("file" if len(code) > LARGEST_ARGUMENT else "option")

@@ -20,6 +20,7 @@ FORM = {
     "error_type": (str, type(None)),
     "error": (dict, type(None)),
     "value": (str, type(None)),
+    "files": (list,),
     "truncated": (bool,),
     "stdout_bytes": (int,),
     "stderr_bytes": (int,),
@@ -422,6 +423,21 @@ def _check_error_form(result):
     return problems
 
 
+def _check_files_form(result):
+    entries = result["files"]
+    problems = [
+        f"form: an entry of files is {_shorten(entry)}"
+        for entry in entries
+        if set(entry) - {"data"} != {"path", "size", "mime"}
+        or not isinstance(entry["path"], str)
+        or type(entry["size"]) is not int
+        or "/" not in entry["mime"]
+    ]
+    if result.get("files_truncated", True) is not True:
+        problems.append("form: files_truncated is there only when it is true")
+    return problems
+
+
 def _check_meaning(result):
     """What the fields imply about one another."""
     code, name = result["exit_code"], result["signal"]
@@ -485,7 +501,7 @@ def check_form(outcome, language="python"):
     problems = _check_types(result)
     if problems:
         return problems
-    problems = _check_error_form(result)
+    problems = _check_error_form(result) + _check_files_form(result)
     rules = [*_check_meaning(result), *_check_counts(outcome)]
     rules.append(
         (

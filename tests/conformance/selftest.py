@@ -58,6 +58,7 @@ GOOD = {
     "error_type": None,
     "error": None,
     "value": None,
+    "files": [],
     "truncated": False,
     "stdout_bytes": 6,
     "stderr_bytes": 0,

@@ -36,7 +36,7 @@ static void check_start(const struct proto_start *start, size_t length, size_t f
         return;
     assert(length == sizeof(*start));
     assert(fd_count <= PROTO_FDS_MAX && fd_count > PROTO_FD_CHANNEL);
-    assert((fd_count > PROTO_FD_STDIN) == (start->has_stdin != 0));
+    assert(fd_count == PROTO_FD_STDIN + (size_t)start->has_stdin + start->has_files);
     assert(start->kind == PROTO_RUN || start->kind == PROTO_PROBE);
     assert(start->language < PROTO_LANGUAGE_COUNT);
 }

@@ -54,11 +54,65 @@ static void every_length_reads_back(void **state)
     }
 }
 
+static void what_is_canonical_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *data; /* NULL: refused */
+    } rows[] = {
+        {"", ""},
+        {"Zg==", "f"},
+        {"Zm8=", "fo"},
+        {"Zm9v", "foo"},
+        {"Zm9vYg==", "foob"},
+        {"Zg", NULL},
+        {"Zg=", NULL},
+        {"Z===", NULL},
+        {"====", NULL},
+        {"Zh==", NULL},
+        {"Zm9=", NULL},
+        {"Zg==Zg==", NULL},
+        {"Zm 9", NULL},
+        {"Zm9v\n", NULL},
+        {"Zm9-", NULL},
+        {"\xff\xff\xff\xff", NULL},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char data[16];
+        size_t length = 0;
+        bool taken = base64_decode(rows[i].text, strlen(rows[i].text), data, &length);
+        assert_int_equal(taken, rows[i].data != NULL);
+        if (taken) {
+            assert_int_equal(length, strlen(rows[i].data));
+            assert_memory_equal(data, rows[i].data, length);
+        }
+    }
+}
+
+static void what_was_written_is_read(void **state)
+{
+    (void)state;
+    char data[700], read[700];
+
+    for (size_t length = 0; length < sizeof(data); length++) {
+        auto_buf struct buf out = BUF_MAX(1000);
+        size_t got = 0;
+        data[length] = (char)(length * 31 + length / 256);
+        base64_append(&out, data, length);
+        assert_true(base64_decode(buf_text(&out), out.length, read, &got));
+        assert_int_equal(got, length);
+        assert_memory_equal(read, data, length);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(examples_of_the_rfc),
         cmocka_unit_test(every_length_reads_back),
+        cmocka_unit_test(what_is_canonical_is_read),
+        cmocka_unit_test(what_was_written_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,6 +110,43 @@ static void every_field_is_read(void **state)
     assert_null(request->gate);
 }
 
+static void files_are_decoded(void **state)
+{
+    (void)state;
+    auto_request hutch_json_request *json =
+        parsed("{\"code\": \"1\", \"files\": [{\"path\": \"a/b\", \"data\": \"AP8K\"},"
+               " {\"data\": \"\", \"path\": \"e\"}], \"return_files\": [\"*.csv\", \"a/**\"]}");
+    const struct hutch_request *request = hutch_json_request_get(json);
+
+    assert_int_equal(request->file_count, 2);
+    assert_string_equal(request->files[0].path, "a/b");
+    assert_int_equal(request->files[0].length, 3);
+    assert_memory_equal(request->files[0].data, "\0\xff\n", 3);
+    assert_false(request->files[0].executable);
+    assert_int_equal(request->files[1].length, 0);
+    assert_int_equal(request->return_file_count, 2);
+    assert_string_equal(request->return_files[1], "a/**");
+}
+
+static void files_of_no_form_are_refused(void **state)
+{
+    (void)state;
+#define FILES(text) "{\"code\": \"1\", \"files\": " text "}"
+    refused(FILES("{}"), "files: an array of objects is expected");
+    refused(FILES("[1]"), "files: an object with path and data is expected");
+    refused(FILES("[{\"path\": \"a\"}]"), "files: 'data' is missing");
+    refused(FILES("[{\"data\": \"\"}]"), "files: 'path' is missing");
+    refused(FILES("[{\"path\": \"a\", \"data\": \"\", \"mode\": 1}]"), "unknown field 'mode'");
+    refused(FILES("[{\"path\": \"a\", \"data\": \"Zg\"}]"), "the data of 'a' is no Base64");
+    refused(FILES("[{\"path\": \"a\", \"data\": 7}]"), "files.data: a string is expected");
+    refused(FILES("[{\"path\": \"a\\u0000b\", \"data\": \"\"}]"), "files.path: NUL");
+    refused(FILES("[{\"path\": \"../a\", \"data\": \"\"}]"), "files: path '../a' holds '..'");
+    refused(FILES("[{\"path\": \"/etc/passwd\", \"data\": \"\"}]"), "outside of /home/user");
+    refused("{\"code\": \"1\", \"return_files\": \"*\"}", "return_files: an array");
+    refused("{\"code\": \"1\", \"return_files\": [\"a/../b\"]}", "return_files: path");
+#undef FILES
+}
+
 static void a_gate_has_the_lists_that_are_given(void **state)
 {
     (void)state;
@@ -345,6 +382,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_request_has_the_defaults),
         cmocka_unit_test(every_field_is_read),
+        cmocka_unit_test(files_are_decoded),
+        cmocka_unit_test(files_of_no_form_are_refused),
         cmocka_unit_test(a_gate_has_the_lists_that_are_given),
         cmocka_unit_test(what_is_no_gate_is_named),
         cmocka_unit_test(empty_containers_are_none),

@@ -41,6 +41,9 @@ static void a_start_has_its_descriptors(void **state)
     start.has_stdin = 1;
     assert_true(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN + 1));
     assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN));
+    start.has_files = 1;
+    assert_true(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN + 2));
+    assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN + 1));
     start.has_stdin = 2;
     assert_false(proto_is_start(&start, sizeof(start), PROTO_FD_STDIN + 1));
     start = (struct proto_start){.session = 1};
@@ -67,6 +70,8 @@ static void an_event_says_what_can_be(void **state)
         {{.type = PROTO_EXITED, .wait_status = EXITED(3)}, true},
         {{.type = PROTO_EXITED, .wait_status = 9, .end = PROTO_END_OUTPUT}, true},
         {{.type = PROTO_EXITED, .end = PROTO_END_OUTPUT + 1}, false},
+        {{.type = PROTO_EXITED, .files = 1}, true},
+        {{.type = PROTO_EXITED, .files = 2}, false},
         {{.type = PROTO_EXITED, .wait_status = STOPPED}, false},
         {{.type = PROTO_EXITED, .wait_status = 0xffff}, false}, /* continued */
         {{.type = PROTO_FAILED, .error.code = HUTCH_ERR_LAYER}, true},
@@ -112,7 +117,7 @@ static void an_order_of_a_session_has_its_descriptors(void **state)
 {
     (void)state;
     static const size_t counts[PROTO_ORDER_COUNT] = {
-        [PROTO_COPIES] = 1, [PROTO_RESUME] = 1, [PROTO_RELAUNCH] = 3};
+        [PROTO_FILES] = 1, [PROTO_COPIES] = 1, [PROTO_RESUME] = 1, [PROTO_RELAUNCH] = 3};
 
     for (uint32_t type = 0; type < PROTO_ORDER_COUNT; type++) {
         const struct proto_order order = {.type = type};

@@ -97,7 +97,8 @@ static void the_whole_of_a_success(void **state)
     assert_string_equal(
         text,
         "{\"stdout\":\"4\\n\",\"stderr\":\"\",\"exit_code\":0,\"signal\":null,\"timed_out\":false,"
-        "\"error_type\":null,\"error\":null,\"value\":\"4\",\"truncated\":false,\"stdout_bytes\":2,"
+        "\"error_type\":null,\"error\":null,\"value\":\"4\",\"files\":[],\"truncated\":false,"
+        "\"stdout_bytes\":2,"
         "\"stderr_bytes\":0,\"duration_ms\":12.346,\"queue_ms\":0.500,\"cpu_ms\":11.000,"
         "\"peak_memory_bytes\":1234567,\"backend\":\"namespace\",\"language\":\"python\","
         "\"layers\":[\"pid_ns\",\"seccomp\"],\"run_id\":\"0123456789abcdef0123456789abcdef\"}");
@@ -222,7 +223,9 @@ static void the_largest_output_fits(void **state)
     assert_int_equal(hutch_result_to_json(result, &text, &err), 0);
     size_t length = strlen(text);
     assert_true(length > 6 * bytes && length < 7 * bytes);
-    assert_true(2 * 64 * length + 6 * (WIRE_MAX_VALUE + WIRE_MAX_ERROR) < LIMIT_RESULT_JSON_BYTES);
+    assert_true(2 * 64 * length + 6 * (WIRE_MAX_VALUE + WIRE_MAX_ERROR + WIRE_MAX_ENTRY_BYTES) +
+                    2 * LIMIT_FILES_BYTES <
+                LIMIT_RESULT_JSON_BYTES);
 }
 
 static void times_have_a_point_in_any_locale(void **state)
@@ -251,6 +254,33 @@ static void memory_handed_out_is_freed(void **state)
     hutch_free(NULL);
 }
 
+static void files_are_listed_by_path(void **state)
+{
+    (void)state;
+    auto_result hutch_result *result = new_result(HUTCH_PYTHON, HUTCH_TEXT);
+    static const char *const paths[] = {"b.csv", "a/c", "a\xff\n\"", "-rf", "d"};
+    struct hutch_error err;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(paths); i++)
+        assert_int_equal(result_add_file(result, paths[i], i, &err), 0);
+    result_sort_files(result);
+    assert_string_equal(result->files[0].path, "-rf");
+    assert_string_equal(result->files[3].path, "b.csv");
+    set_text(&result->files[3].data, "\0\xff\n", 3);
+    result->files_truncated = true;
+    auto_json json_t *root = as_json(result);
+    json_t *files = json_object_get(root, "files");
+    assert_int_equal(json_array_size(files), ARRAY_LENGTH(paths));
+    json_t *file = json_array_get(files, 3);
+    assert_string_equal(member(file, "path"), "b.csv");
+    assert_string_equal(member(file, "mime"), "text/csv");
+    assert_string_equal(member(file, "data"), "AP8K");
+    assert_int_equal(json_integer_value(json_object_get(file, "size")), 0);
+    assert_string_equal(member(json_array_get(files, 2), "path"), "a" UTF8_REPLACEMENT "\n\"");
+    assert_null(json_object_get(json_array_get(files, 2), "data"));
+    assert_true(json_is_true(json_object_get(root, "files_truncated")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +295,7 @@ int main(void)
         cmocka_unit_test(the_largest_output_fits),
         cmocka_unit_test(times_have_a_point_in_any_locale),
         cmocka_unit_test(memory_handed_out_is_freed),
+        cmocka_unit_test(files_are_listed_by_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

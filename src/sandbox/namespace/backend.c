@@ -18,6 +18,7 @@
 #include "doctor.h"
 #include "helper.h"
 #include "proto.h"
+#include "sandbox/file_call.h"
 #include "tree_tables.h"
 
 #include <fcntl.h>
@@ -57,7 +58,8 @@ struct cell {
     int event_fd, stdout_fd, stderr_fd, channel_fd; /* -1 after their end */
     struct frame frames[SEND_FRAMES];
     size_t frame_count, frame_next;
-    struct buf report; /* frames of the runner, as they come in */
+    struct file_link *files; /* to hutch-init, once it is needed */
+    struct buf report;       /* frames of the runner, as they come in */
     size_t report_taken;
     bool session;
     bool is_shell; /* whose runner reads text */
@@ -279,8 +281,24 @@ static void namespace_cell_free(struct cell *cell)
     fd_close(&cell->stdout_fd);
     fd_close(&cell->stderr_fd);
     fd_close(&cell->channel_fd);
+    file_link_free(cell->files);
     buf_done(&cell->report);
     free(cell);
+}
+
+/* The files socket, of which hutch-init gets an end. It sends no descriptors: it is ours, and
+ * whoever got hold of it would be stopped as on the channel. */
+static int add_files(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
+{
+    int mine;
+
+    if (add_socket(ends, SOCK_STREAM, &mine) < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the socket for files");
+    if (refuse_descriptors(mine) < 0) {
+        close(mine);
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the socket for files");
+    }
+    return file_link_new(mine, &cell->files, err);
 }
 
 static int start_with(struct cell *cell, const struct proto_start *start,
@@ -296,6 +314,8 @@ static int start_with(struct cell *cell, const struct proto_start *start,
             return err->code;
         ends.fds[ends.count++] = fd;
     }
+    if (start->has_files && add_files(cell, &ends, err) < 0)
+        return err->code;
     return send_start(cell, start, ends.fds, ends.count, err);
 }
 
@@ -304,6 +324,7 @@ static int namespace_cell_start(struct backend *base, const struct cell_spec *sp
 {
     struct namespace_backend *backend = (struct namespace_backend *)base;
     struct proto_start start = describe(spec);
+    start.has_files = spec->has_files;
     struct cell *cell = cell_new(backend, err);
 
     if (!cell)
@@ -472,6 +493,7 @@ static void take_exit(struct cell *cell, const struct proto_event *event,
                 .oom_kills = event->oom_kills,
                 .process_limit_hits = event->process_limit_hits,
                 .has_copy = event->has_copy != 0,
+                .has_files = event->files != 0,
             },
     };
 }
@@ -586,6 +608,31 @@ static int namespace_cell_next_event(struct cell *cell, uint64_t deadline_ns, in
         if (served != 0)
             return served < 0 ? served : 0;
     }
+}
+
+/* ---- files ------------------------------------------------------------- */
+
+/* A cell that had no files before the run gets its files socket when it is asked for some. */
+static int open_files(struct cell *cell, struct hutch_error *err)
+{
+    const struct proto_order order = {.type = PROTO_FILES};
+    __attribute__((cleanup(ends_done))) struct cell_ends ends = {.count = 0};
+
+    if (cell->files)
+        return 0;
+    if (add_files(cell, &ends, err) < 0)
+        return err->code;
+    if (fd_send(cell->event_fd, &order, sizeof(order), ends.fds, ends.count) < 0)
+        return err_errno(err, HUTCH_ERR_HELPER, errno, "ask hutch-supervisor for the cell's files");
+    return 0;
+}
+
+static int namespace_cell_file(struct cell *cell, struct file_call *call, uint64_t deadline_ns,
+                               int cancel_fd, struct hutch_error *err)
+{
+    if (open_files(cell, err) < 0)
+        return err->code;
+    return file_link_call(cell->files, call, deadline_ns, cancel_fd, err);
 }
 
 static void namespace_cell_stop(struct cell *cell)
@@ -779,6 +826,7 @@ static const struct backend_ops namespace_ops = {
     .cell_start = namespace_cell_start,
     .cell_send = namespace_cell_send,
     .cell_next_event = namespace_cell_next_event,
+    .cell_file = namespace_cell_file,
     .cell_stop = namespace_cell_stop,
     .session_open = namespace_session_open,
     .session_begin = namespace_session_begin,

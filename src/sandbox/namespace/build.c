@@ -37,7 +37,7 @@
  * children still hold. */
 struct build {
     struct cell_plan plan;
-    int report[2], ready[2], mapped[2], lifeline[2];
+    int report[2], ready[2], mapped[2], attendant[2];
     int park[2];
     struct id_maps maps;
 };
@@ -51,8 +51,8 @@ struct messenger_answer {
 static void build_done(struct build *build)
 {
     int *const fds[] = {
-        &build->report[0], &build->report[1], &build->ready[0],    &build->ready[1],
-        &build->mapped[0], &build->mapped[1], &build->lifeline[0], &build->lifeline[1],
+        &build->report[0], &build->report[1], &build->ready[0],     &build->ready[1],
+        &build->mapped[0], &build->mapped[1], &build->attendant[0], &build->attendant[1],
         &build->park[0],   &build->park[1],
     };
     for (size_t i = 0; i < ARRAY_LENGTH(fds); i++)
@@ -370,7 +370,7 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
     plan->ready_fds[1] = build->ready[1];
     plan->mapped_fds[0] = build->mapped[0];
     plan->mapped_fds[1] = build->mapped[1];
-    plan->lifeline_fd = build->lifeline[0];
+    plan->attendant_fd = build->attendant[0];
 }
 
 /* ---- what the cell stands on ------------------------------------------- */
@@ -378,7 +378,7 @@ static void plan_cell(struct supervisor *supervisor, struct sandbox_cell *cell, 
 static int open_pipes(struct build *build, struct hutch_error *err)
 {
     if (fd_pipe(build->report) < 0 || fd_pipe(build->ready) < 0 || fd_pipe(build->mapped) < 0 ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, build->lifeline) < 0)
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, build->attendant) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the cell's pipes");
     if (fcntl(build->report[0], F_SETFL, O_NONBLOCK) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the report pipe");
@@ -712,7 +712,7 @@ static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, 
         return err->code;
     plan_cell(supervisor, cell, build);
     cell->report_fd = TAKE_FD(build->report[0]);
-    cell->lifeline_fd = TAKE_FD(build->lifeline[1]);
+    cell->attendant_fd = TAKE_FD(build->attendant[1]);
     int oom_fd = cgroup_cell_oom_fd(cell->cgroup);
     if (supervisor_watch(supervisor, cell->report_fd, WATCH_CELL_REPORT, cell->index, err) < 0 ||
         (oom_fd >= 0 &&
@@ -720,6 +720,8 @@ static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, 
         return err->code;
     if (start_init(supervisor, cell, build, err) < 0 || start_run(supervisor, cell, build, err) < 0)
         return err->code;
+    if (!cell_parks(cell)) /* else they come with the request */
+        cell_pass_files(cell);
     cgroup_cell_joined(cell->cgroup); /* the children have their own copies */
     if (cell->start.kind == PROTO_ZYGOTE)
         zygote_take_namespaces(cell->zygote_of, &build->plan);
@@ -730,7 +732,7 @@ static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, 
 #define BUILD_NONE                                                                                 \
     {                                                                                              \
         .plan.ns_fds = {-1, -1, -1, -1, -1, -1}, .report = {-1, -1}, .ready = {-1, -1},            \
-        .mapped = {-1, -1}, .lifeline = {-1, -1}, .park = {-1, -1},                                \
+        .mapped = {-1, -1}, .attendant = {-1, -1}, .park = {-1, -1},                               \
     }
 
 /* hutch-init stands already, and will not say so again. */

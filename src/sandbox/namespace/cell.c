@@ -15,11 +15,13 @@
 #include <sys/pidfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #define CLOSE_LIMIT_NS (10 * NS_PER_SECOND) /* for the kernel to take a dead cell down */
 #define CLOSE_RETRY_NS (2 * NS_PER_MS)
-#define PARK_LIMIT_NS (60 * NS_PER_SECOND) /* for loading what it is to have */
+#define PARK_LIMIT_NS (60 * NS_PER_SECOND)   /* for loading what it is to have */
+#define SERVE_LIMIT_NS (120 * NS_PER_SECOND) /* for the engine to read the files of a run */
 
 static bool start_cold(struct supervisor *supervisor, struct sandbox_cell *from);
 static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell);
@@ -48,23 +50,55 @@ static void tell_failed(struct sandbox_cell *cell, const struct hutch_error *err
 
 /* ---- taking down ------------------------------------------------------- */
 
+/* What an interpreter's runner puts into the cell's tmpfs itself. */
+static const uint64_t runner_files[] = {
+    [PROTO_PYTHON] = 1, [PROTO_SHELL] = 1, [PROTO_JAVASCRIPT] = 2};
+
+/* Whether more files, of any kind, are there than when the cell was built. The descriptor
+ * goes before the cell does: who has the last one frees all that lies in the tmpfs, and that
+ * takes time. Where nothing can be said, there may be some. */
+void cell_note_disk(struct sandbox_cell *cell)
+{
+    struct setup_disk disk;
+    struct statfs status;
+    int fd = -1;
+    size_t count = 1;
+
+    if (cell->attendant_fd < 0 || cell->has_disk_state)
+        return;
+    cell->has_disk_state = cell->made_files = true;
+    if (fd_receive(cell->attendant_fd, &disk, sizeof(disk), &fd, &count) != (ssize_t)sizeof(disk))
+        return;
+    if (count == 1 && fstatfs(fd, &status) == 0)
+        cell->made_files = disk.free_inodes > status.f_ffree + runner_files[cell->start.language];
+    if (count == 1)
+        fd_close(&fd);
+}
+
 /* PID 1 of the cell takes every process of the cell with it. */
 static void kill_cell(struct sandbox_cell *cell)
 {
+    cell_note_disk(cell);
     if (cell->init_pidfd >= 0)
         pidfd_send_signal(cell->init_pidfd, SIGKILL, NULL, 0);
     if (cell->run_pidfd >= 0)
         pidfd_send_signal(cell->run_pidfd, SIGKILL, NULL, 0);
 }
 
+/* Only a cell without memory goes at once: of another one the files may be wanted, and
+ * what is left of it goes when its program is dead. */
 void cell_stop_program(struct sandbox_cell *cell, enum proto_end end)
 {
+    bool has_program = cell->state == CELL_RUNNING && cell->run_pidfd >= 0;
+
     if (cell->end == PROTO_END_EXIT)
         cell->end = end;
-    if (!cell->session)
+    if (cell->session || (has_program && end != PROTO_END_MEMORY)) {
+        if (cell->run_pidfd >= 0)
+            pidfd_send_signal(cell->run_pidfd, SIGKILL, NULL, 0);
+    } else {
         kill_cell(cell);
-    else if (cell->run_pidfd >= 0)
-        pidfd_send_signal(cell->run_pidfd, SIGKILL, NULL, 0);
+    }
 }
 
 static void release_cpus(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -83,7 +117,7 @@ static void close_descriptors(struct supervisor *supervisor, struct sandbox_cell
     supervisor_close(supervisor, &cell->event_fd);
     supervisor_close(supervisor, &cell->park_fd);
     supervisor_close(supervisor, &cell->report_fd);
-    supervisor_close(supervisor, &cell->lifeline_fd);
+    supervisor_close(supervisor, &cell->attendant_fd);
     session_close(supervisor, cell->session);
     cell->session = NULL;
     fd_close(&cell->sampler.proc_fd);
@@ -150,13 +184,18 @@ static void try_free(struct supervisor *supervisor, struct sandbox_cell *cell, u
     cell_free(supervisor, cell);
 }
 
-static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
+static void note_end(struct supervisor *supervisor, const struct sandbox_cell *cell)
 {
-    pool_forget(cell);
     if (cell->state == CELL_RUNNING && cell->start.kind == PROTO_RUN && !cell->start.session) {
         supervisor->running--;
         supervisor->ended_ns = clock_now_ns();
     }
+}
+
+static void begin_close(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    pool_forget(cell);
+    note_end(supervisor, cell);
     if (cell->zygote_of) /* no more come, and those that there are keep it */
         supervisor->has_strays = true;
     cell->state = CELL_CLOSING;
@@ -208,7 +247,7 @@ static struct sandbox_cell *cell_new(struct supervisor *supervisor, struct hutch
         return NULL;
     }
     cell->index = index;
-    cell->event_fd = cell->park_fd = cell->report_fd = cell->lifeline_fd = -1;
+    cell->event_fd = cell->park_fd = cell->report_fd = cell->attendant_fd = -1;
     cell->init_pidfd = cell->run_pidfd = -1;
     cell->sampler = SAMPLER_NONE;
     cell->net = NET_NONE;
@@ -229,14 +268,26 @@ static void refuse(const int *fds, size_t fd_count, struct hutch_error *error)
         close(fds[i]);
 }
 
+/* The descriptors of a start packet, each in its place: -1 for those that are not there. */
+static void place_descriptors(const struct proto_start *start, const int *fds,
+                              int ret_fds[PROTO_FDS_MAX])
+{
+    size_t next = PROTO_FD_STDIN;
+
+    for (size_t i = 0; i < PROTO_FD_STDIN; i++)
+        ret_fds[i] = fds[i];
+    ret_fds[PROTO_FD_STDIN] = start->has_stdin ? fds[next++] : -1;
+    ret_fds[PROTO_FD_FILES] = start->has_files ? fds[next] : -1;
+}
+
 /* Gives a cell the request and the descriptors of the engine. */
 static int take_request(struct supervisor *supervisor, struct sandbox_cell *cell,
-                        const struct proto_start *start, const int *fds, size_t fd_count,
+                        const struct proto_start *start, const int fds[PROTO_FDS_MAX],
                         struct hutch_error *err)
 {
     cell->start = *start;
     cell->event_fd = fds[PROTO_FD_EVENTS];
-    for (size_t i = PROTO_FD_STDOUT; i < fd_count; i++)
+    for (size_t i = PROTO_FD_STDOUT; i < PROTO_FDS_MAX; i++)
         cell->fds[i] = fds[i];
     return supervisor_watch(supervisor, cell->event_fd, WATCH_CELL_EVENTS, cell->index, err);
 }
@@ -257,7 +308,9 @@ void cell_create(struct supervisor *supervisor, const struct proto_start *start,
         refuse(fds, fd_count, &err);
         return;
     }
-    if (take_request(supervisor, cell, start, fds, fd_count, &err) < 0) {
+    int placed[PROTO_FDS_MAX];
+    place_descriptors(start, fds, placed);
+    if (take_request(supervisor, cell, start, placed, &err) < 0) {
         fail(supervisor, cell, &err);
         return;
     }
@@ -310,7 +363,7 @@ static bool start_cold(struct supervisor *supervisor, struct sandbox_cell *from)
     int fds[PROTO_FDS_MAX] = {[PROTO_FD_EVENTS] = TAKE_FD(from->event_fd)};
     for (size_t i = PROTO_FD_STDOUT; i < PROTO_FDS_MAX; i++)
         fds[i] = TAKE_FD(from->fds[i]);
-    if (take_request(supervisor, cell, &from->start, fds, PROTO_FDS_MAX, &ignored) < 0)
+    if (take_request(supervisor, cell, &from->start, fds, &ignored) < 0)
         fail(supervisor, cell, &ignored);
     else
         build(supervisor, cell, NULL);
@@ -383,6 +436,20 @@ void cell_take_process(struct supervisor *supervisor, struct sandbox_cell *cell,
 }
 
 /* ---- the request meets the cell ---------------------------------------- */
+
+int cell_attend(const struct sandbox_cell *cell, enum wire_attend_type type, int fd)
+{
+    const struct wire_attend order = {.type = (uint32_t)type};
+    return fd_send(cell->attendant_fd, &order, sizeof(order), &fd, fd >= 0);
+}
+
+/* Where that fails, the end of the socket tells the engine. */
+void cell_pass_files(struct sandbox_cell *cell)
+{
+    if (cell->fds[PROTO_FD_FILES] >= 0)
+        IGNORE_RESULT(cell_attend(cell, WIRE_ATTEND_FILES, cell->fds[PROTO_FD_FILES]) < 0);
+    fd_close(&cell->fds[PROTO_FD_FILES]);
+}
 
 /* The time of the program begins. */
 static void begin_run(struct sandbox_cell *cell)
@@ -485,6 +552,7 @@ static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell)
         return false;
     }
     supervisor_close(supervisor, &cell->park_fd);
+    cell_pass_files(cell);
     cell_close_handed_on(cell);
     return begin_program(supervisor, cell);
 }
@@ -613,9 +681,15 @@ static bool take_order(struct supervisor *supervisor, struct sandbox_cell *cell,
 {
     if (cell->session)
         return session_take_order(supervisor, cell, order, fds, fd_count);
+    if (order->type == PROTO_FILES && cell->state == CELL_SERVING) {
+        cell->fds[PROTO_FD_FILES] = TAKE_FD(fds[0]);
+        cell_pass_files(cell);
+        return true;
+    }
     if (order->type != PROTO_STOP)
         return false;
-    cell_stop_program(cell, (enum proto_end)order->end);
+    if (cell->state != CELL_SERVING) /* else it has ended by itself meanwhile */
+        cell_stop_program(cell, (enum proto_end)order->end);
     return true;
 }
 
@@ -711,15 +785,36 @@ static bool host_ran_out(const struct sandbox_cell *cell, const struct cgroup_us
            usage->peak_memory_bytes < limit - limit / 8;
 }
 
-static struct proto_event describe_exit(const struct sandbox_cell *cell, int status,
-                                        const struct cgroup_usage *usage)
+/* Keeps hutch-init, and nobody else, where there are files that the engine may want. Those
+ * of a cell without memory have no one to give them. */
+static bool serve(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    bool out_of_memory = usage->oom_kills > 0 && WIFSIGNALED(status);
+    if (cell->session)
+        return false;
+    cell_note_disk(cell);
+    if (cell->end == PROTO_END_MEMORY || cell->start.kind != PROTO_RUN || cell->event_fd < 0 ||
+        cell->init_pidfd < 0 || !(cell->made_files || cell->start.has_files) ||
+        cell_attend(cell, WIRE_ATTEND_END, -1) < 0)
+        return false;
+    note_end(supervisor, cell);
+    cell->state = CELL_SERVING;
+    cell->sample_ns = NO_DEADLINE;
+    cell->deadline_ns = clock_after_ns(SERVE_LIMIT_NS);
+    return true;
+}
+
+static struct proto_event describe_exit(struct supervisor *supervisor, struct sandbox_cell *cell,
+                                        int status, const struct cgroup_usage *usage)
+{
+    uint64_t end_ns = clock_now_ns();
+    if (cell->end == PROTO_END_EXIT && usage->oom_kills > 0 && WIFSIGNALED(status))
+        cell->end = PROTO_END_MEMORY;
     return (struct proto_event){
         .type = PROTO_EXITED,
-        .end = cell->end == PROTO_END_EXIT && out_of_memory ? PROTO_END_MEMORY : cell->end,
+        .end = cell->end,
+        .files = serve(supervisor, cell),
         .wait_status = status,
-        .duration_ns = clock_now_ns() - cell->begin_ns,
+        .duration_ns = end_ns - cell->begin_ns,
         .cpu_ns = usage->cpu_ns,
         .peak_memory_bytes = usage->peak_memory_bytes,
         .oom_kills = usage->oom_kills,
@@ -777,14 +872,21 @@ void cell_conclude_run(struct supervisor *supervisor, struct sandbox_cell *cell,
         err_set(&event.error, HUTCH_ERR_HELPER, "hutch-init was killed from outside the cell");
         cell_tell(cell, &event);
     } else {
-        struct proto_event event = describe_exit(cell, status, &usage);
+        struct proto_event event = describe_exit(supervisor, cell, status, &usage);
         if (cell->session) {
             session_lose_interpreter(supervisor, cell, &event);
             return;
         }
         cell_tell(cell, &event);
     }
-    begin_close(supervisor, cell);
+    if (cell->state != CELL_SERVING)
+        begin_close(supervisor, cell);
+}
+
+static void handle_init_exit(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    if (reap(supervisor, &cell->init_pidfd, NULL, NULL) && cell->state == CELL_SERVING)
+        cell_abandon(supervisor, cell);
 }
 
 static void handle_memory(struct sandbox_cell *cell)
@@ -810,7 +912,7 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
         if (cell->state == CELL_CLOSING)
             try_free(supervisor, cell, clock_now_ns());
         else if (kind == WATCH_CELL_INIT)
-            IGNORE_RESULT(reap(supervisor, &cell->init_pidfd, NULL, NULL));
+            handle_init_exit(supervisor, cell);
         else if (cell->run_pidfd >= 0)
             handle_run_exit(supervisor, cell);
         break;
@@ -827,7 +929,7 @@ void cell_handle(struct supervisor *supervisor, struct sandbox_cell *cell, enum 
         break;
     case WATCH_CELL_COPIES:
         if (cell->session)
-            session_take_copy(supervisor, cell);
+            session_take_copies(supervisor, cell);
         break;
     case WATCH_ZYGOTE:
         if (cell->zygote_of)
@@ -884,6 +986,10 @@ void cell_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_
         return;
     }
     cell->deadline_ns = NO_DEADLINE;
+    if (cell->state == CELL_SERVING) { /* the engine does not come, or takes too long */
+        cell_abandon(supervisor, cell);
+        return;
+    }
     if (cell->is_ordered) { /* a zygote that does not answer */
         zygote_lose(supervisor, cell->zygote);
         return;

@@ -8,6 +8,8 @@
  *   PARKED     the interpreter waits for a request
  *   RUNNING    the interpreter runs; its time counts from the moment that its
  *              process is ready to exec it, or gets the request
+ *   SERVING    the program is dead, and hutch-init alone stays until the engine has read
+ *              what files it wants
  *   CLOSING    everything is being killed; nothing is told to the engine any more
  */
 #pragma once
@@ -23,7 +25,14 @@
 /* For making a cell, which a busy host may delay; no program's time. */
 #define CELL_START_LIMIT_NS (30 * NS_PER_SECOND)
 
-enum cell_state { CELL_WAITING, CELL_STARTING, CELL_PARKED, CELL_RUNNING, CELL_CLOSING };
+enum cell_state {
+    CELL_WAITING,
+    CELL_STARTING,
+    CELL_PARKED,
+    CELL_RUNNING,
+    CELL_SERVING,
+    CELL_CLOSING
+};
 
 struct sandbox_cell {
     size_t index;
@@ -40,7 +49,7 @@ struct sandbox_cell {
     int fds[PROTO_FDS_MAX];       /* of the engine, for the interpreter; -1 once handed on */
     int park_fd;                  /* to the waiting interpreter */
     int report_fd;
-    int lifeline_fd;           /* hutch-init's */
+    int attendant_fd;          /* to hutch-init, see wire.h */
     pid_t init_pid, run_pid;   /* 0: none yet; of a dead child maybe another's now */
     int init_pidfd, run_pidfd; /* -1: none, or reaped */
     struct cgroup_cell *cgroup;
@@ -60,6 +69,8 @@ struct sandbox_cell {
     uint64_t sample_ns;
     struct sample peak;
     uint64_t close_deadline_ns;
+    bool has_disk_state; /* it is known whether files were made */
+    bool made_files;
     enum proto_end end;       /* why we killed it */
     struct hutch_error error; /* code != 0: it failed to start */
 };
@@ -103,8 +114,18 @@ void cell_abandon(struct supervisor *supervisor, struct sandbox_cell *cell);
 /* Takes the reports of the children that have come in; whether more may come. */
 bool cell_take_reports(struct sandbox_cell *cell);
 
+/* Hands the engine's files socket to hutch-init, if there is one. */
+void cell_pass_files(struct sandbox_cell *cell);
+
 /* Closes what the interpreter has got. */
 void cell_close_handed_on(struct sandbox_cell *cell);
+
+/* Whether a program has made files; to be asked when it is dead. Takes what hutch-init's
+ * setup has sent. */
+void cell_note_disk(struct sandbox_cell *cell);
+
+/* Sends hutch-init an order, with a descriptor or -1. 0, or -1 with errno. */
+MUST_CHECK int cell_attend(const struct sandbox_cell *cell, enum wire_attend_type type, int fd);
 
 /* Kills the program, for a reason that is said once. A session outlives it. */
 void cell_stop_program(struct sandbox_cell *cell, enum proto_end end);

@@ -33,7 +33,7 @@ static size_t passed(struct cell_plan *plan, int *ret_places[ORDER_FDS_MAX])
     ret_places[count++] = &plan->report_fd;
     ret_places[count++] = &plan->ready_fds[1];
     ret_places[count++] = &plan->mapped_fds[0];
-    ret_places[count++] = &plan->lifeline_fd;
+    ret_places[count++] = &plan->attendant_fd;
     for (size_t i = 0; i < plan->join_count && i < PLAN_JOIN_FDS; i++)
         ret_places[count++] = &plan->join_fds[i];
     return count;

@@ -63,7 +63,7 @@ struct cell_plan {
     int report_fd;
     int ready_fds[2];
     int mapped_fds[2];
-    int lifeline_fd;           /* hutch-init's: end of file when the supervisor lets go */
+    int attendant_fd;          /* hutch-init's descriptor 0, see wire.h */
     int ns_fds[PLAN_NS_COUNT]; /* launch only; -1 for what the cell has not */
     int join_fds[PLAN_JOIN_FDS];
     size_t join_count;
@@ -99,6 +99,12 @@ struct cell_plan {
     const char *envp[PLAN_ENV_MAX + 1];
     char cpu_env[3][32]; /* OMP_NUM_THREADS=2 and its kin */
     char node_options[2][32];
+};
+
+/* What setup sends to the supervisor over the attendant's socket, with a descriptor of the
+ * cell's tmpfs, if the cell is for programs. */
+struct setup_disk {
+    uint64_t free_inodes; /* when the cell was built */
 };
 
 /* The descriptors of a plan that go along when it is sent to a zygote: pointers

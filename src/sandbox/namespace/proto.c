@@ -24,8 +24,8 @@ bool proto_is_start(const struct proto_start *start, size_t length, size_t fd_co
 {
     return length == sizeof(*start) && start->kind <= PROTO_PROBE &&
            start->language < PROTO_LANGUAGE_COUNT && start->has_stdin <= 1 && start->session <= 1 &&
-           (start->session == 0 || start->kind == PROTO_RUN) &&
-           fd_count == PROTO_FD_STDIN + start->has_stdin;
+           (start->session == 0 || start->kind == PROTO_RUN) && start->has_files <= 1 &&
+           fd_count == PROTO_FD_STDIN + start->has_stdin + start->has_files;
 }
 
 static bool is_end(uint32_t end)
@@ -43,7 +43,7 @@ bool proto_is_event(struct proto_event *event, size_t length)
     case PROTO_TIME_UP:
         return true;
     case PROTO_EXITED:
-        return is_end(event->end) && event->has_copy <= 1 &&
+        return is_end(event->end) && event->has_copy <= 1 && event->files <= 1 &&
                (WIFEXITED(event->wait_status) || WIFSIGNALED(event->wait_status));
     case PROTO_FAILED:
     case PROTO_LOST:
@@ -54,8 +54,10 @@ bool proto_is_event(struct proto_event *event, size_t length)
 
 bool proto_is_order(const struct proto_order *order, size_t length, size_t fd_count)
 {
-    static const size_t fds[PROTO_ORDER_COUNT] = {
-        [PROTO_COPIES] = 1, [PROTO_RESUME] = 1, [PROTO_RELAUNCH] = PROTO_ORDER_FDS_MAX};
+    static const size_t fds[PROTO_ORDER_COUNT] = {[PROTO_FILES] = 1,
+                                                  [PROTO_COPIES] = 1,
+                                                  [PROTO_RESUME] = 1,
+                                                  [PROTO_RELAUNCH] = PROTO_ORDER_FDS_MAX};
 
     return length == sizeof(*order) && order->type < PROTO_ORDER_COUNT && is_end(order->end) &&
            fd_count == fds[order->type];

@@ -43,16 +43,17 @@ struct proto_hello {
 
 enum proto_language { PROTO_PYTHON, PROTO_SHELL, PROTO_JAVASCRIPT, PROTO_LANGUAGE_COUNT };
 
-/* Descriptors that travel with proto_start, in this order. stdin only when
- * has_stdin is set. */
+/* Descriptors that travel with proto_start, in this order; the last two only when
+ * has_stdin, and has_files, are set. */
 enum proto_fd {
     PROTO_FD_EVENTS,
     PROTO_FD_STDOUT,
     PROTO_FD_STDERR,
     PROTO_FD_CHANNEL,
-    PROTO_FD_STDIN
+    PROTO_FD_STDIN,
+    PROTO_FD_FILES /* hutch-init's end of the files socket, see wire.h */
 };
-#define PROTO_FDS_MAX 5
+#define PROTO_FDS_MAX 6
 
 enum proto_start_kind {
     PROTO_RUN,    /* run the language's interpreter */
@@ -65,6 +66,7 @@ struct proto_start {
     uint32_t language;
     uint32_t has_stdin;
     uint32_t session; /* 1: the cell stays after a program, until the engine lets go */
+    uint32_t has_files;
     uint32_t require; /* mask of layers */
     uint32_t max_processes;
     uint32_t cpu_millis; /* 1000 is one processor */
@@ -79,8 +81,9 @@ struct proto_start {
 enum proto_event_type {
     PROTO_STARTED, /* the interpreter was exec'd; layers is set */
     PROTO_FAILED,  /* nothing ran; error is set */
-    PROTO_EXITED,  /* the interpreter is dead, and all other processes are being killed; of a
-                      session they are dead, but for a copy that can go on */
+    PROTO_EXITED,  /* the interpreter is dead, and all other processes are being killed; with
+                      files, but for hutch-init; of a session they are dead, but for a copy that
+                      can go on */
     PROTO_LOST,    /* the cell was destroyed, or its time is over; error is set */
     PROTO_TIME_UP, /* of a session: the exec was over its time, and interrupted */
 };
@@ -116,6 +119,7 @@ struct proto_event {
     uint64_t peak_memory_bytes;
     uint64_t oom_kills;
     uint64_t process_limit_hits;
+    uint32_t files; /* 1: the cell had files, or has, and stays until its event socket is closed */
     /* FAILED and LOST only */
     struct hutch_error error;
 };
@@ -145,7 +149,8 @@ struct proto_status {
 };
 
 enum proto_order_type {
-    PROTO_STOP, /* kill the program; end says why */
+    PROTO_STOP,  /* kill the program; end says why */
+    PROTO_FILES, /* with hutch-init's end of a files socket: after EXITED, of a session any time */
     /* Of a session: */
     PROTO_COPIES,    /* with the socket on which the interpreter tells of copies */
     PROTO_BEGIN,     /* an exec begins, its time is timeout_ns */

@@ -31,6 +31,8 @@
 #define WORD_NS NS_PER_SECOND          /* for hutch-init's word */
 #define LAUNCH_NS (30 * NS_PER_SECOND) /* for a new interpreter, which a busy host may delay */
 
+#define COPIES_AT_ONCE 64 /* packets: no honest interpreter sends more between two looks */
+
 #define COPY_NONE ((struct session_copy){.pidfd = -1, .wake_fd = -1})
 
 /* ---- begin and end ------------------------------------------------------ */
@@ -101,8 +103,9 @@ int session_open(struct supervisor *supervisor, struct sandbox_cell *cell, struc
         return err->code;
     }
     /* hutch-init is to tell of those that are left to it. */
-    if (send(cell->lifeline_fd, "o", 1, MSG_NOSIGNAL) < 0 ||
-        supervisor_watch(supervisor, cell->lifeline_fd, WATCH_CELL_LIFELINE, cell->index, err) <
+    cell_note_disk(cell);
+    if (cell_attend(cell, WIRE_ATTEND_TELL, -1) < 0 ||
+        supervisor_watch(supervisor, cell->attendant_fd, WATCH_CELL_LIFELINE, cell->index, err) <
             0) {
         session_close(supervisor, session);
         return err_errno(err, HUTCH_ERR_HELPER, errno, "ask hutch-init for its word");
@@ -149,25 +152,33 @@ static bool know_copy(const struct cell_session *session, int wake_fd,
     return true;
 }
 
-void session_take_copy(struct supervisor *supervisor, struct sandbox_cell *cell)
+/* Whether there was one more packet on the copies' socket. */
+static bool take_copy(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
     struct cell_session *session = cell->session;
     struct wire_copy message;
     int fd = -1;
     size_t count = 1;
 
-    if (session->copies_fd < 0)
-        return;
     ssize_t length = fd_receive(session->copies_fd, &message, sizeof(message), &fd, &count);
-    if (length < 0 && (errno == EAGAIN || errno == EMSGSIZE))
-        return;
-    if (length <= 0) {
+    if (length < 0 && errno == EAGAIN)
+        return false;
+    if (length == 0 || (length < 0 && errno != EMSGSIZE)) {
         supervisor_close(supervisor, &session->copies_fd);
-        return;
+        return false;
     }
     drop_copy(session); /* whatever comes, the last one is of an earlier state */
     if (count != 1 || length != (ssize_t)sizeof(message) || !know_copy(session, fd, &session->copy))
         fd_close(&fd);
+    return true;
+}
+
+void session_take_copies(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    for (int i = 0; i < COPIES_AT_ONCE && cell->session->copies_fd >= 0; i++) {
+        if (!take_copy(supervisor, cell))
+            return;
+    }
 }
 
 /* ---- the end of an interpreter ------------------------------------------ */
@@ -239,11 +250,11 @@ void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell
     struct cell_session *session = cell->session;
 
     session->exited = *event;
-    session->exited.duration_ns = clock_now_ns() - session->begin_ns;
     session->phase = SESSION_CLEARING;
     session->limit_ns = clock_after_ns(CLEAR_NS);
     session->promoted = 0;
     cell->end = PROTO_END_EXIT;
+    session_take_copies(supervisor, cell); /* the last one is the copy that stays */
     clear(supervisor, cell, clock_now_ns());
 }
 
@@ -252,9 +263,12 @@ void session_take_word(struct supervisor *supervisor, struct sandbox_cell *cell)
     struct cell_session *session = cell->session;
     struct wire_orphan word;
 
-    if (recv(cell->lifeline_fd, &word, sizeof(word), MSG_DONTWAIT) != (ssize_t)sizeof(word)) {
+    ssize_t length = recv(cell->attendant_fd, &word, sizeof(word), MSG_DONTWAIT);
+    if (length < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (length != (ssize_t)sizeof(word)) {
         supervisor_unwatch(supervisor,
-                           cell->lifeline_fd); /* hutch-init is dead: its pidfd says so */
+                           cell->attendant_fd); /* hutch-init is dead: its pidfd says so */
         return;
     }
     if (session->promoted == 0 || word.pid != session->promoted)
@@ -297,9 +311,14 @@ static bool resume(struct supervisor *supervisor, struct sandbox_cell *cell, int
     struct hutch_error ignored;
     char word = 1;
 
-    if (session->phase != SESSION_STOPPED || session->copy.pidfd < 0 ||
-        fd_send(session->copy.wake_fd, &word, 1, &channel, 1) < 0)
+    if (session->phase != SESSION_STOPPED || session->copy.pidfd < 0)
         return false;
+    if (fd_send(session->copy.wake_fd, &word, 1, &channel, 1) < 0) { /* it has died meanwhile */
+        drop_copy(session);
+        session->exited.has_copy = 0;
+        cell_tell(cell, &session->exited);
+        return true;
+    }
     cell->run_pid = session->copy.pid;
     cell->run_pidfd = TAKE_FD(session->copy.pidfd);
     session->promoted = session->copy.ns_pid;
@@ -353,12 +372,12 @@ static bool begin(struct sandbox_cell *cell, uint64_t timeout_ns)
 {
     struct cell_session *session = cell->session;
 
-    /* One that is dying will be told of. */
+    /* An interpreter that is dead, maybe by this exec already, will be told of. */
     if (session->phase != SESSION_IDLE)
-        return session->phase == SESSION_CLEARING || session->phase == SESSION_STOPPED;
+        return session->phase == SESSION_DYING || session->phase == SESSION_CLEARING ||
+               session->phase == SESSION_STOPPED;
     session->phase = SESSION_EXEC;
     cell->end = PROTO_END_EXIT;
-    session->begin_ns = clock_now_ns();
     session->limit_ns = clock_after_ns(timeout_ns);
     return true;
 }
@@ -395,6 +414,11 @@ bool session_take_order(struct supervisor *supervisor, struct sandbox_cell *cell
     switch ((enum proto_order_type)order->type) {
     case PROTO_STOP:
         cell_stop_program(cell, (enum proto_end)order->end);
+        makes_sense = true;
+        break;
+    case PROTO_FILES:
+        cell->fds[PROTO_FD_FILES] = TAKE_FD(fds[0]);
+        cell_pass_files(cell);
         makes_sense = true;
         break;
     case PROTO_COPIES:

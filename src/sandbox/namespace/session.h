@@ -58,7 +58,6 @@ struct cell_session {
     int proc_fd;                /* the cell's proc */
     int ns_fds[PLAN_NS_COUNT];
     uint64_t pid_ns;           /* inode of the cell's pid namespace */
-    uint64_t begin_ns;         /* of the exec */
     uint64_t limit_ns;         /* of the phase; NO_DEADLINE */
     uint64_t end_ns;           /* of the session, whatever happens */
     struct proto_event exited; /* to be told when the others are dead */
@@ -76,8 +75,8 @@ void session_close(struct supervisor *supervisor, struct cell_session *session);
 bool session_take_order(struct supervisor *supervisor, struct sandbox_cell *cell,
                         const struct proto_order *order, int *fds, size_t fd_count);
 
-/* A packet on the copies' socket. */
-void session_take_copy(struct supervisor *supervisor, struct sandbox_cell *cell);
+/* What has come on the copies' socket. */
+void session_take_copies(struct supervisor *supervisor, struct sandbox_cell *cell);
 
 /* The interpreter has died, and left event behind. */
 void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell *cell,

@@ -22,12 +22,14 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 /* Folders of the cell's tmpfs, and where the cell sees them. */
@@ -112,6 +114,39 @@ static void mount_proc(const struct cell_plan *plan)
     }
 }
 
+/* So that the supervisor sees, when the program has ended, whether it made any file. Where
+ * that cannot be told, it will have to ask. */
+static void pass_disk(const struct cell_plan *plan)
+{
+    struct setup_disk disk = {.free_inodes = 0};
+    struct statfs status;
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {.bytes = {0}};
+    struct iovec part = {.iov_base = &disk, .iov_len = sizeof(disk)};
+    struct msghdr message = {
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof(control.bytes),
+    };
+
+    if (plan->kind != PROTO_RUN)
+        return;
+    int fd = open("scratch", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fstatfs(fd, &status) < 0)
+        child_fail(plan, CHILD_MOUNT_TMPFS, errno);
+    disk.free_inodes = status.f_ffree;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    IGNORE_RESULT(sendmsg(plan->attendant_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0);
+    close(fd);
+}
+
 static void set_names(const struct cell_plan *plan)
 {
     if ((plan->namespaces & CLONE_NEWUTS) &&
@@ -162,7 +197,7 @@ static int enter_root(const struct cell_plan *plan)
     return init_fd;
 }
 
-/* hutch-init's descriptor 0 is its lifeline; it has no other. */
+/* hutch-init's descriptor 0 is its attendant; it has no other. */
 static void exec_init(const struct cell_plan *plan, int init_fd)
 {
     static char name[] = "hutch-init";
@@ -171,7 +206,7 @@ static void exec_init(const struct cell_plan *plan, int init_fd)
 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         child_fail(plan, CHILD_DEATH_SIGNAL, errno);
-    if (dup2(plan->lifeline_fd, 0) < 0)
+    if (dup2(plan->attendant_fd, 0) < 0)
         child_fail(plan, CHILD_EXEC_INIT, errno);
     syscall(SYS_execveat, init_fd, "", argv, envp, AT_EMPTY_PATH);
     child_fail(plan, CHILD_EXEC_INIT, errno);
@@ -185,6 +220,7 @@ void setup_child(struct cell_plan *plan)
     child_set_ids(plan);
     mount_scratch(plan);
     mount_proc(plan);
+    pass_disk(plan);
     set_names(plan);
     bring_loopback_up(plan);
     int init_fd = enter_root(plan);
