@@ -99,7 +99,7 @@ static void append_option(const struct option_spec *spec, const void *values, st
     append_facts(spec, values, &words);
     buf_appendf(text, "  %s", label);
     size_t column = 2 + strlen(label);
-    if (column >= HELP_COLUMN) {
+    if (column + 2 > HELP_COLUMN) { /* two blanks end a label */
         buf_append_text(text, "\n");
         column = 0;
     }

@@ -136,6 +136,7 @@ def _doors_of(body):
             "require",
             "gate",
             "tidy",
+            "files",
         }
         if not isinstance(request, dict) or not set(request) <= known:
             possible.discard("cli")

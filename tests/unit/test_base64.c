@@ -62,7 +62,7 @@ static void what_is_canonical_is_read(void **state)
     } rows[] = {
         {"", ""},
         {"Zg==", "f"},
-        {"Zm8=", "fo"},
+        {"Zm9vYmE=", "fooba"},
         {"Zm9v", "foo"},
         {"Zm9vYg==", "foob"},
         {"Zg", NULL},
