@@ -15,6 +15,8 @@ static uint32_t largest_payload(uint16_t type)
     case WIRE_ERROR:
     case WIRE_VERDICT:
         return WIRE_MAX_ERROR;
+    case WIRE_RICH:
+        return WIRE_MAX_RICH;
     default:
         return 0;
     }
@@ -81,6 +83,7 @@ void reports_done(struct reports *reports)
     buf_done(&reports->claim_text);
     buf_done(&reports->refusal_text);
     buf_done(&reports->value);
+    rich_list_done(&reports->rich);
 }
 
 static int keep(struct buf *text, const struct report *report, struct hutch_error *err)
@@ -108,6 +111,8 @@ int reports_add(struct reports *reports, const struct report *report, struct hut
         return keep(&reports->value, report, err);
     if (report->type == WIRE_ERROR)
         return keep_claim(&reports->claim, &reports->claim_text, report, err);
+    if (report->type == WIRE_RICH)
+        return rich_add(&reports->rich, report->data, report->length, err);
     if (first && reports->gate)
         return keep_claim(&reports->refusal, &reports->refusal_text, report, err);
     return 0;

@@ -7,6 +7,8 @@
 
 #include "base/attrs.h"
 
+#include "rich.h"
+
 #include <hutch.h>
 
 /* An empty result for a request: language and output_encoding are its own,
@@ -19,3 +21,6 @@ MUST_CHECK int result_new(const struct hutch_request *request, const char *backe
  * no value. Errors: NO_MEMORY. */
 MUST_CHECK int result_set_value(struct hutch_result *result, const char *data, size_t length,
                                 struct hutch_error *err);
+
+/* Moves rich outputs into a result that has none; the list is empty afterwards. */
+void result_take_rich(struct hutch_result *result, struct rich_list *list);

@@ -5,8 +5,9 @@
  *
  * Engine to runner:  ENV and GATE (both optional), then RUN.
  * Supervisor to a runner that is to be a zygote, before anything else: ZYGOTE.
- * Runner to engine:  VERDICT, when there was a GATE; then VALUE, ERROR, both
- *                    optional, both claims of hostile code.
+ * Runner to engine:  VERDICT, when there was a GATE; then RICH, any number; VALUE,
+ *                    ERROR, both optional. All but the first are claims of hostile
+ *                    code.
  *
  * The runner sends its VERDICT before anything of the program runs. Nobody else
  * is in the cell by then, so as the first frame it is the runner's own word, and
@@ -23,7 +24,7 @@
 #include <stdint.h>
 
 /* Raised whenever a frame changes; helpers of another version are refused. */
-#define WIRE_VERSION 4
+#define WIRE_VERSION 5
 
 #define WIRE_CHANNEL_FD 1000
 #define WIRE_CHANNEL_FD_NODE 15
@@ -49,6 +50,8 @@ enum wire_type {
     WIRE_VALUE = 16,   /* text of the last expression's value, UTF-8 */
     WIRE_ERROR = 17,   /* struct wire_error, the type's name, then the message, UTF-8 */
     WIRE_VERDICT = 18, /* empty: passed; else refused, and as WIRE_ERROR without a type */
+    WIRE_RICH = 19,    /* a MIME type, NUL, the data, in the order of display; empty: one that
+                          the runner has left out */
 };
 
 /* flags of WIRE_RUN */
@@ -87,3 +90,10 @@ struct wire_error {
 #define WIRE_MAX_ZYGOTE 8192u
 #define WIRE_MAX_VALUE (1u << 20)
 #define WIRE_MAX_ERROR (64u << 10)
+#define WIRE_MAX_RICH (4u << 20)
+
+/* Of all WIRE_RICH frames of a run: payloads that are not empty, their bytes, and frames
+ * that are. */
+#define WIRE_MAX_RICH_COUNT 64u
+#define WIRE_MAX_RICH_BYTES (8u << 20)
+#define WIRE_MAX_RICH_EMPTY 1000u
