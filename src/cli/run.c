@@ -10,6 +10,7 @@
 #include "base/host.h"
 #include "base/limits.h"
 #include "base/quote.h"
+#include "figures.h"
 #include "input.h"
 #include "output.h"
 #include "sandbox/request.h"
@@ -175,7 +176,8 @@ static const struct option_spec run_options[] = {
     {.name = "quiet",
      .letter = 'q',
      .type = OPTION_FLAG,
-     .help = "nothing on stderr about a limit that ended the program",
+     .help = "nothing on stderr about a limit that ended the program, nor the names of files that "
+             "figures were written to (on a terminal: hutch-figure-1.png and so on)",
      VALUE(quiet)},
     OPTION_HELP_ROW,
 };
@@ -434,6 +436,9 @@ static int run_request(hutch_engine *engine, struct job *job, hutch_cancel *canc
     }
     if (json)
         return print_json(result, problem);
+    if (isatty(STDOUT_FILENO))
+        passage.stderr_open_line =
+            figures_save(result, job->values.quiet, passage.stderr_open_line);
     if (!job->values.quiet)
         say_limit(result, passage.stderr_open_line);
     return exit_status_of(result);
