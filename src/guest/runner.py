@@ -46,7 +46,7 @@ import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import ExtensionFileLoader, SourceFileLoader
 from _signal import SIG_BLOCK, SIG_IGN, SIG_SETMASK, SIGPIPE, pthread_sigmask, signal, valid_signals
-from _thread import allocate_lock, get_ident
+from _thread import RLock
 from _weakref import ref
 from os import close, fstat, getpid, makedev, read, write
 
@@ -169,8 +169,8 @@ class Channel:
     def __init__(self, fd):
         self.fd = fd
         self.exec_id = 0
-        self.lock = allocate_lock()  # a frame is sent as a whole
-        self.sender = None  # the thread that holds it
+        self.lock = RLock()  # a frame is sent as a whole
+        self.sending = False
         self.attach()
 
     def attach(self):
@@ -220,16 +220,16 @@ class Channel:
 
     def send(self, kind, payload, flags=0):
         """
-        Sends a frame, and gives up quietly when the engine is gone. Any thread may; a signal
-        handler that runs while its own thread is sending has its frame lost.
+        Sends a frame, and gives up quietly when the engine is gone. Any thread may; of a
+        signal handler that runs in the middle of it, the frame is lost.
         """
-        if self.sender == get_ident():
-            return
         frame = memoryview(
             uint(len(payload), 4) + uint(kind, 2) + uint(flags, 2) + uint(self.exec_id, 4) + payload
         )
         with self.lock:
-            self.sender = get_ident()
+            if self.sending:
+                return
+            self.sending = True
             mask = pthread_sigmask(SIG_BLOCK, OTHER_SIGNALS)  # or half a frame might be sent
             previous = ignore_broken_pipes()
             try:
@@ -239,7 +239,7 @@ class Channel:
                 pass
             finally:
                 restore_broken_pipes(previous)
-                self.sender = None
+                self.sending = False
                 pthread_sigmask(SIG_SETMASK, mask)
 
 
