@@ -410,8 +410,24 @@ struct hutch_file {
     struct hutch_text data; /* of files that return_files names; else data is NULL */
 };
 
+/* A rich output: what a notebook would show, such as a figure or a table. The data is
+ * NUL-terminated, too.
+ *
+ *     image/png          bytes that begin as a PNG file does, with the header of an image
+ *     image/svg+xml      UTF-8
+ *     text/html          UTF-8
+ *     application/json   UTF-8, one JSON value as its text
+ *
+ * No more is checked. It is made by untrusted code: HTML and SVG may hold scripts, and an
+ * image may be damaged beyond its header, or claim to be huge. */
+struct hutch_rich {
+    const char *mime; /* one of the above; static */
+    char *data;
+    size_t length;
+};
+
 /* What a program did. exit_code, exit_signal, timed_out, the times, memory and
- * layers come from the kernel and the supervisor. value and error come from
+ * layers come from the kernel and the supervisor. value, results and error come from
  * inside the cell: bounded claims of code that nobody trusts. */
 typedef struct hutch_result {
     size_t size;
@@ -459,9 +475,13 @@ typedef struct hutch_result {
      * all dead when the files are read. None where the memory limit ended the cell. What is
      * said of them comes from inside the cell: claims, bounded. */
     struct hutch_file *files;
-    size_t file_count;    /* at most 10000 */
-    bool files_truncated; /* there are more, or one that return_files names has not come: the
-                             data would exceed 4 MiB together, or cannot be read */
+    size_t file_count;          /* at most 10000 */
+    bool files_truncated;       /* there are more, or one that return_files names has not come: the
+                                   data would exceed 4 MiB together, or cannot be read */
+    struct hutch_rich *results; /* in the order of display; the result's, freed with it */
+    size_t result_count;        /* at most 64, of together at most 8 MiB and 4 MiB each */
+    uint32_t results_dropped;   /* rich outputs that were too many, too large or malformed; at
+                                   least so many */
 } hutch_result;
 
 /* Runs a request to its end, in a cell of its own, on the calling thread.
@@ -478,8 +498,9 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_run(hutch_engine *engine,
 HUTCH_PUBLIC void hutch_result_free(hutch_result *result);
 
 /* The result as one JSON object (valid UTF-8, without a line break), with the
- * field names that every front door uses. *ret_json is the caller's, to be
- * freed by hutch_free. Errors: NO_MEMORY. */
+ * field names that every front door uses. Of results, data is a string: text as it is
+ * (JSON too), image/png as base64. *ret_json is the caller's, to be freed by hutch_free.
+ * Errors: NO_MEMORY. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_result_to_json(const hutch_result *result, char **ret_json,
                                                        struct hutch_error *err);
 

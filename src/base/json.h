@@ -24,6 +24,7 @@
 #include "buf.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #define JSON_DEPTH_MAX 64
@@ -36,6 +37,11 @@
  * is the caller's. Errors: INVALID, NO_MEMORY. */
 MUST_CHECK int json_read(const char *text, size_t length, size_t max_bytes, json_t **ret_value,
                          struct hutch_error *err);
+
+/* Whether a text is one JSON value of RFC 8259, nested no deeper than JSON_DEPTH_MAX. It
+ * takes no memory, for texts that are foreign and long. Unlike json_read it says nothing
+ * about names that occur twice, the range of numbers and UTF-8. */
+bool json_valid(const char *text, size_t length);
 
 /* What a value is, for messages: "a string", "an object", "null" ... */
 const char *json_kind(const json_t *value);

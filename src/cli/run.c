@@ -10,6 +10,7 @@
 #include "base/host.h"
 #include "base/limits.h"
 #include "base/quote.h"
+#include "figures.h"
 #include "input.h"
 #include "output.h"
 #include "sandbox/request.h"
@@ -192,7 +193,8 @@ static const struct option_spec run_options[] = {
     {.name = "quiet",
      .letter = 'q',
      .type = OPTION_FLAG,
-     .help = "nothing on stderr about a limit that ended the program",
+     .help = "nothing on stderr about a limit that ended the program, nor the names of files that "
+             "figures were written to (on a terminal: hutch-figure-1.png and so on)",
      VALUE(quiet)},
     OPTION_HELP_ROW,
 };
@@ -454,6 +456,9 @@ static int run_request(hutch_engine *engine, struct job *job, hutch_cancel *canc
         problem_take(problem, &err);
         return problem_report(problem, run_command.name, json);
     }
+    if (!json && isatty(STDOUT_FILENO))
+        passage.stderr_open_line =
+            figures_save(result, job->values.quiet, passage.stderr_open_line);
     if (!json && !job->values.quiet)
         say_limit(result, passage.stderr_open_line);
     bool complete = transfers_finish(&job->transfers);

@@ -17,7 +17,8 @@ WIRE_CHANNEL_FD is a socket to the engine (frames: see src/sandbox/wire.h).
    request wants it, turn IPython's lines into Python before, and look through the
    gate at what was parsed.
 3. Put a fresh ``__main__`` in the place of this one, and run the code there.
-4. Tell the engine the value or the error, and leave as the plain interpreter
+4. Tell the engine the value or the error and what a notebook would show beside them, and
+   leave as the plain interpreter
    leaves: an exception goes on upwards into the interpreter's own handling,
    which turns SystemExit into a status, KeyboardInterrupt into a signal, waits
    for threads, runs atexit handlers and flushes. Only the frames of this file
@@ -26,12 +27,13 @@ WIRE_CHANNEL_FD is a socket to the engine (frames: see src/sandbox/wire.h).
 What we tell the engine is a claim, and losing it must never change how the
 program ends: the wait status is the truth, and the engine reads it itself. The
 channel is no secret of ours. A program that finds it can lie about its own
-value and its own error, nothing else. The gate's verdict is no claim, because it
+value, results and error, nothing else. The gate's verdict is no claim, because it
 is the first frame: it leaves before anything of the program runs.
 
 After step 3 the program may have changed everything: builtins, sys.modules,
 sys.path. So this file takes what it needs beforehand, keeps a copy of the
-builtins, and imports nothing afterwards. It must run on CPython 3.9 and later.
+builtins, and imports nothing afterwards, but json for a value that wants to be
+shown as JSON. It must run on CPython 3.9 and later.
 """
 
 import _imp
@@ -43,7 +45,9 @@ import os
 import sys
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import ExtensionFileLoader, SourceFileLoader
-from _signal import SIG_IGN, SIGINT, SIGPIPE, default_int_handler, signal
+from _signal import SIG_BLOCK, SIG_IGN, SIG_SETMASK, SIGINT, SIGPIPE
+from _signal import default_int_handler, pthread_sigmask, signal, valid_signals
+from _thread import RLock
 from _weakref import ref
 from os import close, fstat, getpid, makedev, read, write
 
@@ -74,6 +78,7 @@ WIRE_ERROR = 17
 WIRE_VERDICT = 18
 WIRE_DONE = 19
 WIRE_READY = 20
+WIRE_RICH = 21
 WIRE_SESSION_CHECKPOINTS = 1
 WIRE_RUN_TIDY = 1
 WIRE_ZYGOTE_LOAD_IN_CELLS = 1
@@ -93,6 +98,10 @@ WIRE_MAX_SESSION = 256
 WIRE_MAX_STDIN = 16 << 20
 WIRE_MAX_VALUE = 1 << 20
 WIRE_MAX_ERROR = 64 << 10
+WIRE_MAX_RICH = 4 << 20
+WIRE_MAX_RICH_COUNT = 64
+WIRE_MAX_RICH_BYTES = 8 << 20
+WIRE_MAX_RICH_EMPTY = 1000
 
 # -- our own -------------------------------------------------------------------
 
@@ -115,7 +124,7 @@ MAX_PAYLOADS = {
 CUT_MARK = b" ... [cut]"
 MAX_TYPE_NAME = 1024
 MAX_REFUSAL = 8 << 10
-MAX_SHOWN = 10  # constructs of a refusal, hints
+MAX_SHOWN = 10  # constructs of a refusal, hints, outputs that were left out
 MAX_MEANINGS = 100  # of a name
 
 # Memory that is given back when the program fails, so that one which ran out of
@@ -142,6 +151,9 @@ stop_profiling = sys.setprofile
 streams = (sys.stdout, sys.stderr)
 byte_order = sys.byteorder
 type_name = type.__dict__["__name__"].__get__
+
+# All but the one that a send may cause, which is ignored for that time.
+OTHER_SIGNALS = valid_signals() - {SIGPIPE}
 
 REHEARSALS = 20  # more than the interpreter needs to adapt code
 
@@ -177,6 +189,8 @@ class Channel:
     def __init__(self, fd):
         self.fd = fd
         self.exec_id = 0
+        self.lock = RLock()  # a frame is sent as a whole
+        self.sending = False
         self.attach()
 
     def attach(self):
@@ -225,18 +239,28 @@ class Channel:
         return kind, flags, self._receive_exactly(length)
 
     def send(self, kind, payload, flags=0):
-        """Sends a frame, and gives up quietly when the engine is gone."""
+        """
+        Sends a frame, and gives up quietly when the engine is gone. Any thread may; of a
+        signal handler that runs in the middle of it, the frame is lost.
+        """
         frame = memoryview(
             uint(len(payload), 4) + uint(kind, 2) + uint(flags, 2) + uint(self.exec_id, 4) + payload
         )
-        previous = ignore_broken_pipes()
-        try:
-            while frame:
-                frame = frame[write(self.fd, frame) :]
-        except OSError:
-            pass
-        finally:
-            restore_broken_pipes(previous)
+        with self.lock:
+            if self.sending:
+                return
+            self.sending = True
+            mask = pthread_sigmask(SIG_BLOCK, OTHER_SIGNALS)  # or half a frame might be sent
+            previous = ignore_broken_pipes()
+            try:
+                while frame:
+                    frame = frame[write(self.fd, frame) :]
+            except OSError:
+                pass
+            finally:
+                restore_broken_pipes(previous)
+                self.sending = False
+                pthread_sigmask(SIG_SETMASK, mask)
 
 
 def uint(number, size):
@@ -245,7 +269,10 @@ def uint(number, size):
 
 def ignore_broken_pipes():
     """A program may have asked to be killed by SIGPIPE; by ours it is not."""
-    return signal(SIGPIPE, SIG_IGN)
+    try:
+        return signal(SIGPIPE, SIG_IGN)
+    except ValueError:  # not the main thread
+        return None
 
 
 def restore_broken_pipes(previous):
@@ -756,12 +783,235 @@ def prepare_to_await():
     return await_program
 
 
+# -- rich outputs --------------------------------------------------------------
+
+
+class Rich:
+    """
+    What the program shows as in a notebook: objects by display(), the value in last place,
+    and the figures of matplotlib.pyplot, which are shown and closed by plt.show() and at
+    the end. The methods that give a rich form are the program's: what goes wrong in one
+    costs that form and is said on stderr. An interrupt by the keyboard ends the program.
+    """
+
+    def __init__(self):
+        self.channel = None
+        self.pyplot = None  # the module whose show() is ours
+        self.figures_shown = []  # that are still open
+
+    def begin(self, channel):
+        self.channel = channel
+        self.count = self.bytes = self.left_out = 0
+        builtins.display = display
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is not None:
+            self.take_show(pyplot)
+        elif pyplot_watch not in sys.meta_path:
+            sys.meta_path.insert(0, pyplot_watch)
+
+    def end(self, value):
+        if value is not None:
+            self.show(value)
+        self.show_figures()
+
+    def end_of_failure(self):
+        try:
+            self.show_figures()
+        except BaseException:  # there is another already
+            pass
+
+    def is_open(self):
+        return self.channel is not None and self.channel.is_open()
+
+    def show(self, value):
+        """Every rich form that a value has."""
+        if type(value) in PLAIN_TYPES or not self.is_open():
+            return
+        if is_figure(value):
+            self.show_figure(value)
+            self.figures_shown.append(value)
+        for mime, method, encode in RICH_FORMS:
+            try:
+                data = rich_form(value, method, encode)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                self.leave_out(f"{method}() of {type_name(type(value)):.100}", error)
+            else:
+                if data is not None:
+                    self.send(mime, data)
+
+    def show_figures(self):
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is None or not self.is_open():
+            return
+        try:
+            managers = sorted(sys.modules["matplotlib._pylab_helpers"].Gcf.figs.items())
+            for _, manager in managers:
+                figure = manager.canvas.figure
+                if not any(figure is shown for shown in self.figures_shown):
+                    self.show_figure(figure)
+                pyplot.close(figure)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self.leave_out("figures", error)
+        self.figures_shown.clear()
+
+    def show_figure(self, figure):
+        """As IPython does, without the margin; one with nothing in it is not shown."""
+        try:
+            if len(figure.get_children()) == 1:  # the background
+                return
+            file = _io.BytesIO()
+            figure.savefig(file, format="png", bbox_inches="tight")
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self.leave_out("a figure", error)
+        else:
+            self.send("image/png", file.getvalue())
+
+    def take_show(self, pyplot):
+        if pyplot is self.pyplot:
+            return
+        self.pyplot = pyplot
+        plain_show = pyplot.show
+
+        def show(*args, **kwargs):
+            self.show_figures()
+            return plain_show(*args, **kwargs)
+
+        for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            setattr(show, name, getattr(plain_show, name, None))
+        pyplot.show = show
+
+    def send(self, mime, data):
+        payload = mime.encode() + b"\0" + data
+        room = WIRE_MAX_RICH_BYTES - self.bytes
+        if self.count == WIRE_MAX_RICH_COUNT:
+            self.leave_out(mime, f"there are {WIRE_MAX_RICH_COUNT} rich outputs already")
+        elif len(payload) > WIRE_MAX_RICH:
+            self.leave_out(mime, f"larger than {WIRE_MAX_RICH >> 20} MiB")
+        elif len(payload) > room:
+            self.leave_out(mime, f"rich outputs are {WIRE_MAX_RICH_BYTES >> 20} MiB together")
+        else:
+            self.count += 1
+            self.bytes += len(payload)
+            self.channel.send(WIRE_RICH, payload)
+
+    def leave_out(self, what, reason):
+        """Tells the engine that there was one more, and whoever reads stderr, why."""
+        self.left_out += 1
+        if self.left_out <= WIRE_MAX_RICH_EMPTY:
+            self.channel.send(WIRE_RICH, b"")
+        if self.left_out > MAX_SHOWN:
+            return
+        if isinstance(reason, BaseException):
+            reason = f"{type_name(type(reason)):.100}: {str.__str__(error_message(reason)):.200}"
+        note = f"hutch: not shown: {what}: {reason}".replace("\n", " ") + "\n"
+        try:
+            write(2, note.encode("utf-8", "backslashreplace"))
+        except OSError:
+            pass
+
+
+def rich_form(value, method, encode):
+    """The bytes of a value's rich form, or None. A class has none, its instances may."""
+    kind = type(value)
+    if issubclass(kind, type) or getattr(kind, method, None) is None:
+        return None
+    data = getattr(value, method)()
+    if type(data) is tuple and len(data) == 2:
+        data = data[0]  # the rest is metadata
+    return None if data is None else encode(data)
+
+
+def png_bytes(data):
+    if not isinstance(data, (bytes, bytearray)):
+        raise TypeError(f"bytes expected, not {type_name(type(data)):.100}")
+    data = b"".join([data])  # of a subclass the plain bytes
+    if data[:8] != b"\x89PNG\r\n\x1a\n":
+        raise ValueError("no PNG image")
+    return data
+
+
+def text_bytes(text):
+    if not isinstance(text, str):
+        raise TypeError(f"str expected, not {type_name(type(text)):.100}")
+    text = str.__str__(text)
+    return text[: WIRE_MAX_RICH + 1].encode("utf-8", "backslashreplace")
+
+
+def json_bytes(data):
+    if not isinstance(data, (dict, list)):
+        raise TypeError(f"dict or list expected, not {type_name(type(data)):.100}")
+    from json import dumps  # dear; few programs need it
+
+    return text_bytes(dumps(data, ensure_ascii=False, allow_nan=False))
+
+
+RICH_FORMS = (
+    ("image/png", "_repr_png_", png_bytes),
+    ("image/svg+xml", "_repr_svg_", text_bytes),
+    ("text/html", "_repr_html_", text_bytes),
+    ("application/json", "_repr_json_", json_bytes),
+)
+
+# Most values are of these, and have no rich form.
+PLAIN_TYPES = frozenset((str, int, float, bool, bytes, list, tuple, dict, set, type(None)))
+
+
+def is_figure(value):
+    module = sys.modules.get("matplotlib.figure")
+    try:
+        return module is not None and isinstance(value, module.Figure)
+    except Exception:  # another module of that name
+        return False
+
+
+def display(*values, **options):
+    """
+    Shows values as a notebook does: as text on stdout, and in their rich forms (a data
+    frame's table, a figure, an image) among the results of the run.
+    """
+    for value in values:
+        print(repr(value))
+        rich.show(value)
+
+
+class PyplotWatch:
+    """Finds no module itself; tells of pyplot when that is imported."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "matplotlib.pyplot":
+            return None
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None:
+                self.watch(spec.loader)
+                return spec
+        return None
+
+    def watch(self, loader):
+        plain_exec = loader.exec_module
+
+        def exec_module(module):
+            plain_exec(module)
+            rich.take_show(module)
+
+        loader.exec_module = exec_module  # of this loader alone
+
+
+rich = Rich()
+pyplot_watch = PyplotWatch()
+
+
 # -- after the program ---------------------------------------------------------
 
 
-def send_value(channel, names):
+def send_value(channel, value):
     """Tells the value; an error in its repr is the program's error."""
-    value = names.pop(VALUE_NAME, None)
     if value is None or not channel.is_open():
         return
     if type(value) in (str, bytes) and len(value) > WIRE_MAX_VALUE:
@@ -1239,12 +1489,15 @@ class Session:
             del tree, program
             compiled = True
             await_program = prepare_to_await() if code.co_flags & CO_COROUTINE else None
+            rich.begin(self.channel)
             coroutine = eval(code, self.names)
             if await_program:
                 await_program(coroutine)
             stop_tracing(None)
             stop_profiling(None)
-            send_value(self.channel, self.names)
+            value = self.names.pop(VALUE_NAME, None)
+            send_value(self.channel, value)
+            rich.end(value)
         except EndOfExec:
             raise
         except BaseException as error:
@@ -1252,6 +1505,7 @@ class Session:
             stop_profiling(None)
             self.names.pop(VALUE_NAME, None)
             report(self.channel, error, compiled)
+            rich.end_of_failure()
             if not isinstance(error, SystemExit):
                 self.show(error)
             raise
@@ -1448,18 +1702,23 @@ def main(channel, frame):
         compiled = True
         await_program = prepare_to_await() if code.co_flags & CO_COROUTINE else None
         names = enter_main()
+        rich.begin(channel)
         coroutine = eval(code, names)
         if await_program:
             await_program(coroutine)
         stop_tracing(None)
         stop_profiling(None)
-        send_value(channel, names)
+        value = names.pop(VALUE_NAME, None)
+        send_value(channel, value)
+        rich.end(value)
+        del value
         ending[getpid()] = 0
     except BaseException as error:
         reserve.clear()
         stop_tracing(None)
         stop_profiling(None)
         report(channel, error, compiled)
+        rich.end_of_failure()
         if not isinstance(error, SystemExit):
             hide_runner(getattr(sys, "excepthook", show_exception))
         ending[getpid()] = exit_status(error)

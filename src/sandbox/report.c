@@ -17,6 +17,9 @@ static bool largest_payload(uint16_t type, uint32_t *ret_length)
     case WIRE_VERDICT:
         *ret_length = WIRE_MAX_ERROR;
         return true;
+    case WIRE_RICH:
+        *ret_length = WIRE_MAX_RICH;
+        return true;
     case WIRE_DONE:
         *ret_length = sizeof(struct wire_done);
         return true;
@@ -90,6 +93,7 @@ void reports_done(struct reports *reports)
     buf_done(&reports->claim_text);
     buf_done(&reports->refusal_text);
     buf_done(&reports->value);
+    rich_list_done(&reports->rich);
 }
 
 static int keep(struct buf *text, const struct report *report, struct hutch_error *err)
@@ -117,6 +121,8 @@ int reports_add(struct reports *reports, const struct report *report, struct hut
         return keep(&reports->value, report, err);
     if (report->type == WIRE_ERROR)
         return keep_claim(&reports->claim, &reports->claim_text, report, err);
+    if (report->type == WIRE_RICH)
+        return rich_add(&reports->rich, report->data, report->length, err);
     if (first && reports->gate && report->type == WIRE_VERDICT)
         return keep_claim(&reports->refusal, &reports->refusal_text, report, err);
     return 0;

@@ -8,6 +8,7 @@
 
 #include "base/attrs.h"
 #include "base/buf.h"
+#include "rich.h"
 #include "wire.h"
 
 #include <hutch.h>
@@ -35,7 +36,9 @@ enum report_state report_read(const char *data, size_t length, struct report *re
 #define REPORT_BYTES(report) (sizeof(struct wire_header) + (report)->length)
 
 /* All reports of a run together: no honest runner sends more. */
-#define REPORTS_MAX_BYTES (WIRE_MAX_VALUE + 2 * WIRE_MAX_ERROR + 3 * sizeof(struct wire_header))
+#define REPORTS_MAX_BYTES                                                                          \
+    (WIRE_MAX_VALUE + 2 * WIRE_MAX_ERROR + WIRE_MAX_RICH_BYTES +                                   \
+     (3 + WIRE_MAX_RICH_COUNT + WIRE_MAX_RICH_EMPTY) * sizeof(struct wire_header))
 
 /* The runner's claim about an exception: hostile text, not NUL-terminated. */
 struct claim {
@@ -53,7 +56,8 @@ struct claim {
 void claim_parse(struct claim *ret_claim, const char *data, size_t length, uint16_t flags);
 
 /* What counts of the reports of one run: the last claim of each kind, a malformed
- * one as none. Of verdicts the first report of all alone can be one: see wire.h. */
+ * one as none, and of rich outputs all (see rich.h). Of verdicts the first report of all alone can
+ * be one: see wire.h. */
 struct reports {
     bool gate; /* a verdict is expected */
     bool any;  /* a report has come */
@@ -61,6 +65,7 @@ struct reports {
     struct claim refusal;                /* by the gate */
     struct buf claim_text, refusal_text; /* what they point into */
     struct buf value;                    /* data is NULL where there is none */
+    struct rich_list rich;
 };
 
 void reports_init(struct reports *reports, bool gate);

@@ -85,6 +85,14 @@ static void result_free_files(struct hutch_result *result)
     free(result->files);
 }
 
+void result_take_rich(struct hutch_result *result, struct rich_list *list)
+{
+    result->results = list->items;
+    result->result_count = list->count;
+    result->results_dropped = list->dropped;
+    *list = (struct rich_list){0};
+}
+
 void hutch_result_free(hutch_result *result)
 {
     if (!result)
@@ -96,6 +104,9 @@ void hutch_result_free(hutch_result *result)
     free(result->value.data);
     free(result->late_text.data);
     result_free_files(result);
+    for (size_t i = 0; i < result->result_count; i++)
+        free(result->results[i].data);
+    free(result->results);
     free(result);
 }
 
@@ -106,17 +117,23 @@ void hutch_free(void *memory)
 
 /* ---- JSON ---- */
 
+static void append_bytes(struct buf *out, const char *data, size_t length,
+                         enum hutch_encoding encoding)
+{
+    if (encoding == HUTCH_TEXT) {
+        json_append_string(out, data, length);
+        return;
+    }
+    buf_append_text(out, "\"");
+    base64_append(out, data, length);
+    buf_append_text(out, "\"");
+}
+
 static void append_output(struct buf *out, const char *name, const struct hutch_text *text,
                           enum hutch_encoding encoding)
 {
     buf_appendf(out, "\"%s\":", name);
-    if (encoding == HUTCH_TEXT) {
-        json_append_string(out, text->data, text->length);
-        return;
-    }
-    buf_append_text(out, "\"");
-    base64_append(out, text->data, text->length);
-    buf_append_text(out, "\"");
+    append_bytes(out, text->data, text->length, encoding);
 }
 
 static void append_error(struct buf *out, const struct hutch_result *result)
@@ -161,6 +178,21 @@ static void append_session(struct buf *out, const struct hutch_result *result)
                 result->restored ? "true" : "false", result->state_lost ? "true" : "false");
     json_append_string(out, result->late_text.data ? result->late_text.data : "",
                        result->late_text.length);
+}
+
+static void append_rich(struct buf *out, const struct hutch_result *result)
+{
+    buf_append_text(out, ",\"results\":[");
+    for (size_t i = 0; i < result->result_count; i++) {
+        const struct hutch_rich *rich = &result->results[i];
+        buf_appendf(out, "%s{\"mime\":", i > 0 ? "," : "");
+        json_append_text(out, rich->mime);
+        buf_append_text(out, ",\"data\":");
+        append_bytes(out, rich->data, rich->length,
+                     strcmp(rich->mime, "image/png") == 0 ? HUTCH_BASE64 : HUTCH_TEXT);
+        buf_append_text(out, "}");
+    }
+    buf_appendf(out, "],\"results_dropped\":%" PRIu32, result->results_dropped);
 }
 
 static void append_place(struct buf *out, const struct hutch_result *result)
@@ -209,6 +241,7 @@ static void append_result(struct buf *out, const struct hutch_result *result)
     buf_appendf(out, ",\"timed_out\":%s", result->timed_out ? "true" : "false");
     append_error(out, result);
     append_value(out, &result->value);
+    append_rich(out, result);
     append_files(out, result);
     buf_appendf(out, ",\"truncated\":%s", result->truncated ? "true" : "false");
     buf_appendf(out, ",\"stdout_bytes\":%" PRIu64 ",\"stderr_bytes\":%" PRIu64,

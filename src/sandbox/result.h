@@ -7,6 +7,8 @@
 
 #include "base/attrs.h"
 
+#include "rich.h"
+
 #include <hutch.h>
 
 /* An empty result for a request: language and output_encoding are its own,
@@ -26,3 +28,5 @@ MUST_CHECK int result_add_file(struct hutch_result *result, const char *path, ui
 
 /* By path, byte by byte. */
 void result_sort_files(struct hutch_result *result);
+/* Moves rich outputs into a result that has none; the list is empty afterwards. */
+void result_take_rich(struct hutch_result *result, struct rich_list *list);

@@ -5,7 +5,7 @@
  * what happened.
  *
  * What is true (wait status, times, memory, layers) comes with CELL_EXITED
- * from the supervisor. What is claimed (value, error) comes with CELL_REPORT
+ * from the supervisor. What is claimed (value, results, error) comes with CELL_REPORT
  * from inside the cell and is only shown, never believed: see outcome.h. The
  * gate's verdict, as the first report of all, is the runner's own.
  */
@@ -165,6 +165,24 @@ static int take_events(struct run *run, struct hutch_error *err)
     }
 }
 
+/* What the cell said about itself: judged, checked in form, shown. */
+static int fill_claims(struct run *run, struct hutch_result *result, struct hutch_error *err)
+{
+    struct reports *reports = &run->reports;
+    struct outcome_facts facts = {
+        .exit = &run->exit,
+        .request = &run->request,
+        .claim = reports->claim.present ? &reports->claim : NULL,
+        .refusal = reports->refusal.present ? &reports->refusal : NULL,
+        .stderr_text = &result->stderr_text,
+    };
+
+    if (outcome_judge(&facts, result, err) < 0)
+        return err->code;
+    result_take_rich(result, &reports->rich);
+    return result_set_value(result, reports->value.data, reports->value.length, err);
+}
+
 static int fill_result(struct run *run, struct hutch_result *result, struct hutch_error *err)
 {
     bool out_truncated, err_truncated;
@@ -182,17 +200,7 @@ static int fill_result(struct run *run, struct hutch_result *result, struct hutc
     result->cpu_ms = (double)run->exit.cpu_ns / (double)NS_PER_MS;
     result->queue_ms = (double)(run->start_ns - run->begin_ns) / (double)NS_PER_MS;
     result->peak_memory_bytes = run->exit.peak_memory_bytes;
-    const struct reports *reports = &run->reports;
-    struct outcome_facts facts = {
-        .exit = &run->exit,
-        .request = &run->request,
-        .claim = reports->claim.present ? &reports->claim : NULL,
-        .refusal = reports->refusal.present ? &reports->refusal : NULL,
-        .stderr_text = &result->stderr_text,
-    };
-    if (outcome_judge(&facts, result, err) < 0)
-        return err->code;
-    return result_set_value(result, reports->value.data, reports->value.length, err);
+    return fill_claims(run, result, err);
 }
 
 /* Files go in before the code does, for which the interpreter waits. */

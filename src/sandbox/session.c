@@ -452,7 +452,7 @@ static int take_late_text(struct hutch_session *session, struct hutch_result *re
 
 static int judge(struct exec *exec, struct hutch_result *result, struct hutch_error *err)
 {
-    const struct reports *reports = &exec->reports;
+    struct reports *reports = &exec->reports;
     struct outcome_facts facts = {
         .exit = &exec->exit,
         .request = &exec->request,
@@ -465,6 +465,7 @@ static int judge(struct exec *exec, struct hutch_result *result, struct hutch_er
         exec->exit.end = CELL_END_TIMEOUT;
     if (outcome_judge(&facts, result, err) < 0)
         return err->code;
+    result_take_rich(result, &exec->reports.rich);
     return result_set_value(result, reports->value.data, reports->value.length, err);
 }
 

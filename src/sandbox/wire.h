@@ -7,12 +7,14 @@
  * Supervisor to a runner that is to be a zygote, before anything else: ZYGOTE.
  *
  * A session: SESSION first of all; then for each exec ENV, GATE, STDIN (all optional) and
- * RUN, all with the number of the exec. The runner answers with VERDICT, VALUE, ERROR,
- * as above, and DONE, after which nothing more comes of that exec. An exec does not begin
+ * RUN, all with the number of the exec. The runner answers with VERDICT, RICH, VALUE, ERROR,
+ * as below, and DONE, after which nothing more comes of that exec. An exec does not begin
  * before the one before it has its DONE, or the process has died. Whoever takes over from
  * one that died, a copy or a new interpreter, begins with READY.
- * Runner to engine:  VERDICT, when there was a GATE; then VALUE, ERROR, both
- *                    optional, both claims of hostile code.
+ *
+ * Runner to engine:  VERDICT, when there was a GATE; then RICH, any number; VALUE,
+ *                    ERROR, both optional. All but the first are claims of hostile
+ *                    code.
  *
  * The runner sends its VERDICT before anything of the program runs. Nobody else
  * is in the cell by then, so as the first frame it is the runner's own word, and
@@ -66,6 +68,8 @@ enum wire_type {
     WIRE_VERDICT = 18, /* empty: passed; else refused, and as WIRE_ERROR without a type */
     WIRE_DONE = 19,    /* struct wire_done: the exec has ended */
     WIRE_READY = 20,   /* empty */
+    WIRE_RICH = 21,    /* a MIME type, NUL, the data, in the order of display; empty: one that
+                          the runner has left out */
 };
 
 /* flags of WIRE_SESSION */
@@ -115,6 +119,13 @@ struct wire_done {
 #define WIRE_MAX_SESSION 256u
 #define WIRE_MAX_VALUE (1u << 20)
 #define WIRE_MAX_ERROR (64u << 10)
+#define WIRE_MAX_RICH (4u << 20)
+
+/* Of all WIRE_RICH frames of a run: payloads that are not empty, their bytes, and frames
+ * that are. */
+#define WIRE_MAX_RICH_COUNT 64u
+#define WIRE_MAX_RICH_BYTES (8u << 20)
+#define WIRE_MAX_RICH_EMPTY 1000u
 
 /* What hutch-init tells the supervisor, once that has asked: a process that was left to it
  * has died, with this status, as waitpid gives it. */

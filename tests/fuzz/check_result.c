@@ -28,6 +28,11 @@ static void check_fields(const struct hutch_result *result)
         assert(utf8_valid(result->error_message, strlen(result->error_message)));
     if (result->value.data)
         assert(utf8_valid(result->value.data, result->value.length));
+    for (size_t i = 0; i < result->result_count; i++) {
+        const struct hutch_rich *rich = &result->results[i];
+        assert(is(rich->mime, "image/png") || utf8_valid(rich->data, rich->length));
+        assert(rich->data[rich->length] == '\0');
+    }
 }
 
 /* A string of the length that JSON says, or null for NULL. */
@@ -71,11 +76,29 @@ static void check_json_error(const json_t *error, const struct hutch_result *res
                                    : json_integer_value(line) == result->error_line);
 }
 
+static void check_json_rich(const json_t *results, const struct hutch_result *result)
+{
+    assert(json_is_array(results) && json_array_size(results) == result->result_count);
+    for (size_t i = 0; i < result->result_count; i++) {
+        const struct hutch_rich *rich = &result->results[i];
+        const json_t *entry = json_array_get(results, i);
+        const json_t *data = json_object_get(entry, "data");
+        check_text(json_object_get(entry, "mime"), rich->mime);
+        if (is(rich->mime, "image/png"))
+            check_base64(json_string_value(data), json_string_length(data), rich->data,
+                         rich->length);
+        else
+            check_string(data, rich->data, rich->length);
+    }
+}
+
 static void check_members(const json_t *root, const struct hutch_result *result)
 {
     check_output(json_object_get(root, "stdout"), &result->stdout_text, result->output_encoding);
     check_output(json_object_get(root, "stderr"), &result->stderr_text, result->output_encoding);
     check_string(json_object_get(root, "value"), result->value.data, result->value.length);
+    check_json_rich(json_object_get(root, "results"), result);
+    assert(json_integer_value(json_object_get(root, "results_dropped")) == result->results_dropped);
     assert(json_integer_value(json_object_get(root, "exit_code")) == result->exit_code);
     check_text(json_object_get(root, "signal"), result->exit_signal);
     assert(json_is_true(json_object_get(root, "timed_out")) == result->timed_out);

@@ -26,6 +26,11 @@ struct found {
     uint32_t type, flags;
 };
 
+static uint32_t maximum_of(uint32_t type)
+{
+    return type == WIRE_VALUE ? WIRE_MAX_VALUE : type == WIRE_RICH ? WIRE_MAX_RICH : WIRE_MAX_ERROR;
+}
+
 /* A frame that more bytes are waited for: it may become one that fits. */
 static void check_waiting(const char *data, size_t length)
 {
@@ -35,7 +40,7 @@ static void check_waiting(const char *data, size_t length)
         return;
     memcpy(&header, data, sizeof(header));
     assert(header.length > length - sizeof(header));
-    assert(header.length <= (header.type == WIRE_VALUE ? WIRE_MAX_VALUE : WIRE_MAX_ERROR));
+    assert(header.length <= maximum_of(header.type));
 }
 
 /* Reads the frames of a prefix of the bytes that begin at *at, and notes them. */
@@ -46,8 +51,8 @@ static enum report_state read_frames(const char *data, size_t length, size_t *at
 
     while ((state = report_read(data + *at, length - *at, &report)) == REPORT_WHOLE) {
         assert(report.type == WIRE_VALUE || report.type == WIRE_ERROR ||
-               report.type == WIRE_VERDICT);
-        assert(report.length <= (report.type == WIRE_VALUE ? WIRE_MAX_VALUE : WIRE_MAX_ERROR));
+               report.type == WIRE_VERDICT || report.type == WIRE_RICH);
+        assert(report.length <= maximum_of(report.type));
         assert(REPORT_BYTES(&report) <= length - *at);
         assert(report.data == data + *at + sizeof(struct wire_header));
         struct found found = {*at, report.length, report.type, report.flags};
@@ -89,12 +94,20 @@ static void check_claim(const struct claim *claim, const struct buf *text)
     assert(claim->message + claim->message_length == text->data + text->length);
 }
 
+/* Each is kept, or counted. */
+static void check_rich(const struct rich_list *list, size_t frames)
+{
+    assert(list->count <= WIRE_MAX_RICH_COUNT && list->bytes <= WIRE_MAX_RICH_BYTES);
+    assert(list->count + list->dropped == frames);
+}
+
 /* Adds the frames, each from memory that is gone afterwards. */
 static void add_all(struct reports *reports, const struct hutch_text *channel)
 {
     struct hutch_error err;
     struct report report;
     bool verdict_first = false;
+    size_t rich = 0;
 
     for (size_t at = 0;
          report_read(channel->data + at, channel->length - at, &report) == REPORT_WHOLE;
@@ -106,11 +119,13 @@ static void add_all(struct reports *reports, const struct hutch_text *channel)
         moved.data = copy;
         int code = reports_add(reports, &moved, &err);
         assert(code == 0);
+        rich += report.type == WIRE_RICH;
         verdict_first = verdict_first || (at == 0 && report.type == WIRE_VERDICT);
     }
     assert(!reports->refusal.present || (reports->gate && verdict_first));
     check_claim(&reports->claim, &reports->claim_text);
     check_claim(&reports->refusal, &reports->refusal_text);
+    check_rich(&reports->rich, rich);
 }
 
 static struct hutch_text nothing(void)
@@ -122,7 +137,7 @@ static struct hutch_text nothing(void)
 }
 
 /* The fields as run.c fills them, for a program that printed nothing. */
-static void check_judgement(const struct reports *reports, enum hutch_language language, int status)
+static void check_judgement(struct reports *reports, enum hutch_language language, int status)
 {
     struct hutch_error err;
     struct hutch_request request;
@@ -147,6 +162,7 @@ static void check_judgement(const struct reports *reports, enum hutch_language l
     code = result_set_value(result, reports->value.data, reports->value.length, &err);
     assert(code == 0);
     assert((result->value.data != NULL) == (reports->value.data != NULL));
+    result_take_rich(result, &reports->rich);
     assert(result->exit_code != -2 || reports->refusal.present);
     check_result(result);
     hutch_result_free(result);

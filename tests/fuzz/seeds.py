@@ -4,7 +4,7 @@ words of its language. The head of each target says how its input is made up."""
 import json
 import struct
 
-WIRE_ENV, WIRE_RUN, WIRE_VALUE, WIRE_ERROR, WIRE_VERDICT = 1, 2, 16, 17, 18
+WIRE_ENV, WIRE_RUN, WIRE_VALUE, WIRE_ERROR, WIRE_VERDICT, WIRE_RICH = 1, 2, 16, 17, 18, 19
 PROTO_VERSION = 4
 
 TEXTS = [
@@ -171,7 +171,13 @@ def report():
         yield head + frame(WIRE_VALUE, b"x", exec_id=2)
         yield head + value[:-1]
         yield head + struct.pack("=IHHI", 0xffffffff, WIRE_VALUE, 0, 1)
+        rich = [b"text/html\0<b>1</b>", b"application/json\0{\"a\": [1, null]}", b"", b"text/html",
+                b"image/png\0\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\1\0\0\0\1\x08\0\0\0\0sum!",
+                b"image/svg+xml\0<svg>\xff"]
+        yield head + b"".join(frame(WIRE_RICH, payload) for payload in rich) + value
+        yield head + 70 * frame(WIRE_RICH, rich[0])
         for text in TEXTS:
+            yield head + frame(WIRE_RICH, b"application/json\0" + text)
             yield head + frame(WIRE_VALUE, text) + frame(WIRE_ERROR, claim(text, text))
 
 

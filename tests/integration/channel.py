@@ -16,14 +16,14 @@ from collections import namedtuple
 from pathlib import Path
 
 WIRE_H = Path(__file__).resolve().parents[2] / "src/sandbox/wire.h"
-ENV, RUN, GATE, VALUE, ERROR, VERDICT = 1, 2, 3, 16, 17, 18
+ENV, RUN, GATE, VALUE, ERROR, VERDICT, RICH = 1, 2, 3, 16, 17, 18, 19
 COMPILE, IMPORT = 1, 2
 MAX_VALUE, MAX_ERROR = 1 << 20, 64 << 10
 DEADLINE_SECONDS = 30
 
 Error = namedtuple("Error", "type message line errno flags")
-RESULT_FIELDS = "status stdout stderr value error frames verdict"
-Result = namedtuple("Result", RESULT_FIELDS, defaults=[None] * 4)
+RESULT_FIELDS = "status stdout stderr value error frames verdict rich"
+Result = namedtuple("Result", RESULT_FIELDS, defaults=[None] * 5)
 
 
 def header(length, kind, exec_id=1, flags=0):
@@ -125,7 +125,8 @@ class Engine:
         errors = [decode_error(frame) for frame in frames if frame[0] == ERROR]
         verdicts = [frame[3] for frame in frames if frame[0] == VERDICT]
         assert len(values) <= 1 and len(errors) <= 1 and len(verdicts) <= 1
-        assert len(frames) == len(values) + len(errors) + len(verdicts)
+        rich = [frame[3] for frame in frames if frame[0] == RICH]
+        assert len(frames) == len(values) + len(errors) + len(verdicts) + len(rich)
         assert not verdicts or frames[0][0] == VERDICT
         return Result(
             self.process.returncode,
@@ -135,6 +136,7 @@ class Engine:
             errors[0] if errors else None,
             frames,
             verdicts[0] if verdicts else None,
+            rich,
         )
 
 
@@ -262,6 +264,6 @@ def header_constants():
     found |= constants(text, r"^\s+(WIRE_\w+) = (\d+),")
     assert (found["WIRE_ENV"], found["WIRE_RUN"], found["WIRE_GATE"]) == (ENV, RUN, GATE)
     assert (found["WIRE_VALUE"], found["WIRE_ERROR"]) == (VALUE, ERROR)
-    assert found["WIRE_VERDICT"] == VERDICT
+    assert (found["WIRE_VERDICT"], found["WIRE_RICH"]) == (VERDICT, RICH)
     assert (found["WIRE_ERROR_COMPILE"], found["WIRE_ERROR_IMPORT"]) == (COMPILE, IMPORT)
     return found

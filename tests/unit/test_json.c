@@ -373,6 +373,48 @@ static void kinds_have_words(void **state)
         assert_string_equal(json_kind(json_array_get(root, i)), words[i]);
 }
 
+static void texts_are_judged_without_reading_them(void **state)
+{
+    (void)state;
+    static const char *const valid[] = {
+        "null",
+        " true ",
+        "-0.5e+10",
+        "0",
+        "\"\\ud800\\n\"",
+        "[]",
+        "{}",
+        "[1, 2]",
+        "{\"a\":{}}",
+        "[[],{},[0]]",
+        "1e999",
+        "{\"a\":1,\"a\":2}",
+        "\t[\n]\r",
+        "{\"a\" : [ { \"b\" : null } , \"x\" ] , \"c\" : 1E-2 }",
+    };
+    static const char *const invalid[] = {
+        "",           " ",         "nul",         "nulls", "NaN",   "Infinity",  "01",
+        "-",          "1.",        ".5",          "1e",    "+1",    "\"",        "\"\n\"",
+        "\"\\x\"",    "\"\\u12\"", "\"\\u12g4\"", "[",     "]",     "[1",        "[1,]",
+        "[,1]",       "[1 2]",     "{",           "}",     "{a:1}", "{\"a\"}",   "{\"a\":}",
+        "{\"a\":1,}", "{1:2}",     "[}",          "{]",    "[1}",   "{\"a\":1]", "1 2",
+        "[]]",        "'a'",       "\"a",         "\"\\",
+    };
+    char deep[2 * (JSON_DEPTH_MAX + 1) + 1] = {0};
+
+    for (size_t i = 0; i < ARRAY_LENGTH(valid); i++)
+        assert_true(json_valid(valid[i], strlen(valid[i])));
+    for (size_t i = 0; i < ARRAY_LENGTH(invalid); i++)
+        assert_false(json_valid(invalid[i], strlen(invalid[i])));
+    assert_false(json_valid("1\0", 2));
+    assert_false(json_valid("\"\0\"", 3));
+    for (size_t depth = JSON_DEPTH_MAX; depth <= JSON_DEPTH_MAX + 1; depth++) {
+        memset(deep, '[', depth);
+        memset(deep + depth, ']', depth);
+        assert_int_equal(json_valid(deep, 2 * depth), depth == JSON_DEPTH_MAX);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +435,7 @@ int main(void)
         cmocka_unit_test(written_strings_read_back),
         cmocka_unit_test(times_have_three_decimals),
         cmocka_unit_test(kinds_have_words),
+        cmocka_unit_test(texts_are_judged_without_reading_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,6 +55,9 @@ static void a_frame_that_no_runner_sends_is_broken(void **state)
         {WIRE_ERROR, WIRE_MAX_ERROR, 1, REPORT_MORE},
         {WIRE_ERROR, WIRE_MAX_ERROR + 1, 1, REPORT_BROKEN},
         {WIRE_VERDICT, WIRE_MAX_ERROR + 1, 1, REPORT_BROKEN},
+        {WIRE_RICH, WIRE_MAX_RICH, 1, REPORT_MORE},
+        {WIRE_RICH, WIRE_MAX_RICH + 1, 1, REPORT_BROKEN},
+        {WIRE_RICH, 1, 2, REPORT_BROKEN},
         {WIRE_VALUE, UINT32_MAX, 1, REPORT_BROKEN},
         {WIRE_DONE, sizeof(struct wire_done), 1, REPORT_MORE},
         {WIRE_DONE, sizeof(struct wire_done) + 1, 1, REPORT_BROKEN},
@@ -199,6 +202,29 @@ static void only_the_first_report_can_be_a_verdict(void **state)
     reports_done(&reports);
 }
 
+static void rich_outputs_all_count(void **state)
+{
+    (void)state;
+    static const char first[] = "text/html\0first", second[] = "text/html\0second";
+    const struct report rich[] = {
+        {.type = WIRE_RICH, .data = first, .length = sizeof(first) - 1},
+        {.type = WIRE_RICH, .data = second, .length = sizeof(second) - 1},
+        {.type = WIRE_RICH, .data = ""},
+    };
+    struct reports reports;
+    struct hutch_error err;
+
+    reports_init(&reports, true);
+    for (size_t i = 0; i < ARRAY_LENGTH(rich); i++)
+        assert_int_equal(reports_add(&reports, &rich[i], &err), 0);
+    add(&reports, WIRE_VERDICT, "forged");
+    assert_false(reports.refusal.present);
+    assert_int_equal(reports.rich.count, 2);
+    assert_int_equal(reports.rich.dropped, 1);
+    assert_string_equal(reports.rich.items[1].data, "second");
+    reports_done(&reports);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +234,7 @@ int main(void)
         cmocka_unit_test(a_malformed_claim_is_none),
         cmocka_unit_test(the_last_claim_counts),
         cmocka_unit_test(only_the_first_report_can_be_a_verdict),
+        cmocka_unit_test(rich_outputs_all_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,11 +97,42 @@ static void the_whole_of_a_success(void **state)
     assert_string_equal(
         text,
         "{\"stdout\":\"4\\n\",\"stderr\":\"\",\"exit_code\":0,\"signal\":null,\"timed_out\":false,"
-        "\"error_type\":null,\"error\":null,\"value\":\"4\",\"files\":[],\"truncated\":false,"
-        "\"stdout_bytes\":2,"
+        "\"error_type\":null,\"error\":null,\"value\":\"4\",\"results\":[],"
+        "\"results_dropped\":0,\"files\":[],\"truncated\":false,\"stdout_bytes\":2,"
         "\"stderr_bytes\":0,\"duration_ms\":12.346,\"queue_ms\":0.500,\"cpu_ms\":11.000,"
         "\"peak_memory_bytes\":1234567,\"backend\":\"namespace\",\"language\":\"python\","
         "\"layers\":[\"pid_ns\",\"seccomp\"],\"run_id\":\"0123456789abcdef0123456789abcdef\"}");
+}
+
+static void rich_outputs_are_text_or_base64(void **state)
+{
+    (void)state;
+    auto_result hutch_result *result = new_result(HUTCH_PYTHON, HUTCH_BASE64);
+    static const char html[] = "text/html\0<b>\"\xff</b>", json[] = "application/json\0[1]";
+    static const char png[] = "image/png\0\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR"
+                              "\0\0\0\1\0\0\0\1\x08\0\0\0\0sum!";
+    struct rich_list list = {0};
+    struct hutch_error err;
+
+    assert_int_equal(rich_add(&list, html, sizeof(html) - 1, &err), 0);
+    assert_int_equal(rich_add(&list, png, sizeof(png) - 1, &err), 0);
+    assert_int_equal(rich_add(&list, json, sizeof(json) - 1, &err), 0);
+    assert_int_equal(rich_add(&list, "", 0, &err), 0);
+    result_take_rich(result, &list);
+    assert_int_equal(list.count, 0);
+    assert_null(list.items);
+    assert_int_equal(result->result_count, 3);
+    auto_json json_t *root = as_json(result);
+    assert_int_equal(json_integer_value(json_object_get(root, "results_dropped")), 1);
+    const json_t *results = json_object_get(root, "results");
+    assert_int_equal(json_array_size(results), 3);
+    assert_string_equal(member(json_array_get(results, 0), "mime"), "text/html");
+    assert_string_equal(member(json_array_get(results, 0), "data"),
+                        "<b>\"" UTF8_REPLACEMENT "</b>");
+    assert_string_equal(member(json_array_get(results, 1), "mime"), "image/png");
+    assert_string_equal(member(json_array_get(results, 1), "data"),
+                        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAABzdW0h");
+    assert_string_equal(member(json_array_get(results, 2), "data"), "[1]");
 }
 
 static void a_failure_has_an_error(void **state)
@@ -223,9 +254,11 @@ static void the_largest_output_fits(void **state)
     assert_int_equal(hutch_result_to_json(result, &text, &err), 0);
     size_t length = strlen(text);
     assert_true(length > 6 * bytes && length < 7 * bytes);
-    assert_true(2 * 64 * length + 6 * (WIRE_MAX_VALUE + WIRE_MAX_ERROR + WIRE_MAX_ENTRY_BYTES) +
-                    2 * LIMIT_FILES_BYTES <
-                LIMIT_RESULT_JSON_BYTES);
+    assert_true(
+        2 * 64 * length +
+            6 * (WIRE_MAX_VALUE + WIRE_MAX_ERROR + WIRE_MAX_ENTRY_BYTES + WIRE_MAX_RICH_BYTES) +
+            2 * LIMIT_FILES_BYTES <
+        LIMIT_RESULT_JSON_BYTES);
 }
 
 static void times_have_a_point_in_any_locale(void **state)
@@ -286,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_result_is_of_its_request),
         cmocka_unit_test(the_whole_of_a_success),
+        cmocka_unit_test(rich_outputs_are_text_or_base64),
         cmocka_unit_test(a_failure_has_an_error),
         cmocka_unit_test(an_error_without_class_or_line_has_null),
         cmocka_unit_test(a_signal_has_its_name),

@@ -249,6 +249,7 @@ static void plan_environment(struct cell_plan *plan, unsigned cpus)
         "LANG=C.UTF-8",
         "PYTHONUTF8=1",
         "MPLCONFIGDIR=/tmp/matplotlib",
+        "MPLBACKEND=agg", /* or matplotlib looks for one with windows */
     };
     static const char *const counts[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
                                          "MKL_NUM_THREADS"};
