@@ -16,6 +16,8 @@
  *   copy()          in a session: forks the interpreter as it is, without a trace for
  *                   the program: no hook runs, and no wait() finds the child; returns
  *                   its pid, and 0 in it
+ *   changed(dict, before)  the keys whose values are not those of another dict, found
+ *                   without a write to any of them
  *   quit(status)    ends the process as os._exit() does, but for what libraries in
  *                   C have printed and is not written yet
  *
@@ -226,6 +228,23 @@ static PyObject *copy(PyObject *module, PyObject *unused)
     return PyLong_FromLong(pid);
 }
 
+static PyObject *changed(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    PyObject *dict, *before, *key, *value;
+    Py_ssize_t position = 0;
+
+    if (!PyArg_ParseTuple(arguments, "O!O!", &PyDict_Type, &dict, &PyDict_Type, &before))
+        return NULL;
+    PyObject *keys = PyList_New(0);
+    while (keys && PyDict_Next(dict, &position, &key, &value)) {
+        PyObject *known = PyDict_GetItemWithError(before, key);
+        if (known != value && (PyErr_Occurred() || PyList_Append(keys, key) < 0))
+            Py_CLEAR(keys);
+    }
+    return keys;
+}
+
 static PyObject *quit(PyObject *module, PyObject *argument)
 {
     (void)module;
@@ -240,6 +259,7 @@ static PyMethodDef methods[] = {
     {"park", park_process, METH_O, NULL},
     {"collapse", collapse, METH_VARARGS, NULL},
     {"copy", copy, METH_NOARGS, NULL},
+    {"changed", changed, METH_VARARGS, NULL},
     {"quit", quit, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
