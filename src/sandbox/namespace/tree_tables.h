@@ -13,6 +13,7 @@
 #define TREE_ZYGOTE_MODULE "/usr/lib/hutch/hutch_zygote.abi3.so"
 #define TREE_NODE_RUNNER "/usr/lib/hutch/runner.cjs"
 #define TREE_NODE_PARK "/usr/lib/hutch/hutch_park.node" /* beside the runner, which loads it */
+#define TREE_SHELL_RUNNER "/usr/lib/hutch/runner.sh"
 #define TREE_ACORN "/usr/lib/hutch/acorn.js"
 
 /* Folders that the launcher mounts on, or that programs expect to be there. */
