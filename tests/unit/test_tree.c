@@ -155,6 +155,9 @@ static void missing_parts_have_clear_errors(void **state)
     assert_int_equal(tree_build(&here.javascript, &err), HUTCH_ERR_HELPER);
     assert_non_null(strstr(err.message, "runner.cjs"));
     write_file(here.helpers, "runner.cjs", "1\n");
+    assert_int_equal(tree_build(&here.shell, &err), HUTCH_ERR_HELPER);
+    assert_non_null(strstr(err.message, "runner.sh"));
+    write_file(here.helpers, "runner.sh", ":\n");
 
     spec.interpreter = "/bin/no-bash";
     assert_int_equal(tree_build(&spec, &err), HUTCH_ERR_RUNTIME);

@@ -88,6 +88,7 @@ static int set_up(void **state)
     write_file(here.helpers, "runner.py", "print('the runner')\n");
     write_file(here.helpers, "hutch_zygote.abi3.so", "not loaded here\n");
     write_file(here.helpers, "runner.cjs", "console.log('the runner')\n");
+    write_file(here.helpers, "runner.sh", "echo the runner\n");
     write_file(here.helpers, "hutch_park.node", "not loaded here\n");
     if (prepare("shell", "/bin/bash", &here.shell) < 0 ||
         prepare("javascript", "/usr/bin/node", &here.javascript) < 0)
@@ -254,6 +255,7 @@ static void the_shell_works(void **state)
 {
     (void)state;
 
+    expect_shell(". /usr/lib/hutch/runner.sh", "the runner\n");
     expect_shell("ls / | sort | head -3 | awk '{ print NR, $1 }'", "1 bin\n2 dev\n3 etc\n");
     expect_shell("echo abc | sed s/b/x/ | tr a-z A-Z | grep -o X", "X\n");
     expect_shell("printf 'b\\na\\n' | sort | sha256sum | cut -c1-8; seq 3 | tac | xargs",

@@ -367,6 +367,8 @@ static int write_down(const struct tree_spec *spec, const struct tree_facts *fac
         append_python(manifest, spec, &facts->python);
     if (facts->node.executable)
         append_node(manifest, spec, &facts->node);
+    if (strcmp(spec->name, "shell") == 0)
+        append_below(manifest, spec->helper_dir, "runner.sh");
     if (buf_check(manifest, err) < 0)
         return err_context(err, "list of what the %s tree is made of", spec->name);
     return 0;

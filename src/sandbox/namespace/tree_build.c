@@ -350,6 +350,12 @@ static int copy_node(struct copier *copier, const struct tree_spec *spec,
     return error;
 }
 
+static int copy_shell(struct copier *copier, const struct tree_spec *spec, struct hutch_error *err)
+{
+    int error = copy_interpreter(copier, spec->interpreter, NULL, err);
+    return error < 0 ? error : copy_helper(copier, spec, "runner.sh", TREE_SHELL_RUNNER, err);
+}
+
 static int copy_runtime(struct copier *copier, const struct tree_spec *spec,
                         const struct tree_facts *facts, struct hutch_error *err)
 {
@@ -357,7 +363,7 @@ static int copy_runtime(struct copier *copier, const struct tree_spec *spec,
         return copy_python(copier, spec, &facts->python, err);
     if (facts->node.executable)
         return copy_node(copier, spec, &facts->node, err);
-    return copy_interpreter(copier, spec->interpreter, NULL, err);
+    return copy_shell(copier, spec, err);
 }
 
 int tree_fill(int dir_fd, const struct tree_spec *spec, const struct tree_facts *facts,
