@@ -37,7 +37,7 @@
 
 /* a run */
 #define LIMIT_OUTPUT_HARD_BYTES MIB(64) /* printed on one stream: the run is ended */
-#define LIMIT_RESULT_JSON_BYTES MIB(256)
+#define LIMIT_RESULT_JSON_BYTES MIB(320)
 #define LIMIT_RESULT_FILES 10000    /* that a result lists */
 #define LIMIT_REPORT_BYTES KIB(256) /* of hutch doctor */
 
