@@ -3,13 +3,14 @@
 #
 # check.sh         every test of the project, in three builds:
 #   build-check   gcc, warnings are errors; all suites
-#   build-asan    gcc with ASan and UBSan; the unit, escape and faults suites
+#   build-asan    gcc with ASan and UBSan; the unit and faults suites
 #   build-fuzz    clang with ASan, UBSan and libFuzzer, warnings are errors; the
 #                 fuzz suite, for seconds
 # check.sh faults  the faults suite alone, more calls, 200 kills of cold and of warm cells
 # check.sh fuzz    the fuzz suite alone, for minutes
 # check.sh user    the suite long: the command line's conformance as an ordinary user, the
-#                 javascript runner's programs in a parked node
+#                 javascript runner's programs in a parked node; and the escape suite with
+#                 sanitizers
 # The last line is the total; the exit status says whether all is well.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -86,12 +87,13 @@ if ! tools/packages.sh build run check; then
 elif [ "${1:-}" = faults ]; then
     HUTCH_FAULTS=all faults
 elif [ "${1:-}" = fuzz ]; then
-    HUTCH_FUZZ_SECONDS=10 fuzz
+    HUTCH_FUZZ_SECONDS=5 fuzz
 elif [ "${1:-}" = user ]; then
     with_gcc --suite long
+    with_sanitizers --suite escape
 else
     with_gcc --no-suite long
-    with_sanitizers --suite unit --suite escape --suite faults
+    with_sanitizers --suite unit --suite faults
     fuzz
 fi
 /usr/bin/python3 tools/totals.py tests/skips.txt $logs/steps.tap "${suites[@]}"

@@ -93,6 +93,12 @@ class Suite:
 
         if not host.until(is_warm, 60):
             raise doors.DoorFailure("the door c has no zygote")
+        self.keep_warm()
+
+    def keep_warm(self):
+        """A zygote that nobody asks for a minute goes; so it is asked before each case."""
+        self.door.run({"code": "print(1)"})
+        self.host.standing = frozenset()  # else they would not be found
         supervisors = [p.pid for p in self.host.processes() if p.parent == self.door.pid]
 
         def find_standing():
@@ -109,7 +115,7 @@ class Suite:
         for place in ("/root", "/tmp", "/home", "/dev/shm", "/run"):
             self.files.append(pathlib.Path(place) / f"escape-{self.host.token}")
             self.files[-1].write_text(self.marker)
-        self.door = self.open_door(16, FORKED)
+        self.door = self.open_door(16, COLD if self.options.cold else FORKED)
         for door in (self.cli, self.door):
             for language, code in (("python", "print(1)"), ("shell", "echo 1")):
                 outcome = door.run({"code": code, "language": language})
@@ -118,7 +124,8 @@ class Suite:
                         f"no cell can be started through {door.name}: "
                         f"{outcome.error or outcome.result}"
                     )
-        self.warm_up()
+        if not self.options.cold:
+            self.warm_up()
 
     def door_for(self, request):
         """The command line where it can say all of the request, else the C API."""
@@ -223,6 +230,8 @@ def attempt(function, *arguments):
 def run_case(suite, case, outcomes):
     """Runs one case between two looks at the host."""
     start = time.monotonic()
+    if not suite.options.cold:
+        suite.keep_warm()
     suite.host.settle()
     before, offset, disk = suite.host.snapshot(), host.clock_offset(), host.used_disk_mb()
     try:
@@ -255,6 +264,11 @@ def parse_options(arguments):
     parser.add_argument("--only", help="ids of cases, with commas")
     parser.add_argument("--without", default="", help="ids that are left out; * stands for more")
     parser.add_argument("--tap", action="store_true", help="print TAP instead of a summary")
+    parser.add_argument(
+        "--cold",
+        action="store_true",
+        help="no zygote for the door c: on a slow machine one is idle for too long between cases",
+    )
     parser.add_argument(
         "--shared-host", action="store_true", help="another suite runs here at the same time"
     )

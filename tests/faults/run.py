@@ -188,10 +188,10 @@ def parse_options(arguments):
     add_options(parser)
     every = wants_all()
     parser.add_argument(
-        "--points", type=int, default=80 if every else 25, help="at most so many of a role; 0: all"
+        "--points", type=int, default=40 if every else 25, help="at most so many of a role; 0: all"
     )
     parser.add_argument(
-        "--cold-points", type=int, default=30 if every else 2, help="the same with an empty cache"
+        "--cold-points", type=int, default=15 if every else 2, help="the same with an empty cache"
     )
     parser.add_argument("--only", help="cases, as SCENARIO-ROLE with commas")
     parser.add_argument("--nth", help="these calls, with commas")
