@@ -58,6 +58,8 @@ GOOD = {
     "error_type": None,
     "error": None,
     "value": None,
+    "results": [],
+    "results_dropped": 0,
     "truncated": False,
     "stdout_bytes": 6,
     "stderr_bytes": 0,
