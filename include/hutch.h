@@ -614,8 +614,9 @@ HUTCH_PUBLIC void hutch_json_request_free(hutch_json_request *request);
  * "zygote_memory", "parked_memory"}]}, "scheduler": {"active", "waiting", "max_cells",
  * "queue_size", "memory_available_bytes", "memory_reserve_bytes", "memory_claimed_bytes",
  * "expected_bytes", "memory_pressure", "runnable", "runnable_limit", "held_back_by"}}.
- * "expected_bytes" is what a run with the default limits is expected to use,
- * "memory_pressure" a percentage, and "held_back_by" what another run would wait for now:
+ * A runtime that is available has a reason and a mend, too, where its programs lack something
+ * that they can do without. "expected_bytes" is what a run with the default limits is expected to
+ * use, "memory_pressure" a percentage, and "held_back_by" what another run would wait for now:
  * "cells", "memory", "pressure", "cpu" or null. "starts" counts runs by how their
  * interpreter came to be; "log" is what was printed last while a zygote or a parked cell
  * got ready, such as why a module could not be loaded. *ret_json is the caller's, to be freed by

@@ -83,8 +83,11 @@ static void append_runtimes(struct buf *text, const json_t *report)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *row = json_array_get(list, i);
         bool available = is_true(row, "available");
+        const char *reason = text_of(row, "reason"), *mend = text_of(row, "mend");
         append_row(text, text_of(row, "language"), available ? "available" : "missing",
-                   text_of(row, available ? "interpreter" : "reason"), text_of(row, "mend"));
+                   available ? text_of(row, "interpreter") : reason, available ? NULL : mend);
+        if (available && reason)
+            append_row(text, "", "note", reason, mend);
     }
 }
 

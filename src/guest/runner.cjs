@@ -376,6 +376,20 @@ function keepValue(program) {
   }
 }
 
+// As node's own prompt does: two levels, a hundred elements, 10000 characters of a string.
+function shown(value) {
+  try {
+    return inspect(value);
+  } catch {
+    // an object with ideas of its own
+  }
+  try {
+    return inspect(value, { customInspect: false });
+  } catch {
+    return null;
+  }
+}
+
 /*
  * The value as text. It is shown at once, because the program may go on to change it.
  * A promise stands for what it is fulfilled with by the end of the program; another is
@@ -404,11 +418,7 @@ class Value {
   }
 
   #show = (value) => {
-    try {
-      this.text = value === undefined ? null : typeof value === 'string' ? value : inspect(value);
-    } catch {
-      // an object with ideas of its own
-    }
+    this.text = value === undefined ? null : typeof value === 'string' ? value : shown(value);
   };
 }
 

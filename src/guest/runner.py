@@ -804,11 +804,11 @@ class Rich:
         self.channel = channel
         self.count = self.bytes = self.left_out = 0
         builtins.display = display
-        pyplot = sys.modules.get("matplotlib.pyplot")
-        if pyplot is not None:
-            self.take_show(pyplot)
-        elif pyplot_watch not in sys.meta_path:
-            sys.meta_path.insert(0, pyplot_watch)
+        for name, act in WATCHED.items():
+            if name in sys.modules:
+                act(sys.modules[name])
+        if watch not in sys.meta_path:
+            sys.meta_path.insert(0, watch)
 
     def end(self, value):
         if value is not None:
@@ -981,31 +981,54 @@ def display(*values, **options):
         rich.show(value)
 
 
-class PyplotWatch:
-    """Finds no module itself; tells of pyplot when that is imported."""
+def name_cjk_fonts(matplotlib):
+    """
+    Of those of cjk_font.h matplotlib is told the ones that are there: for characters that
+    its other fonts lack, as of 3.6. A choice of the program's own stays.
+    """
+    families = [family for path, family in CJK_FAMILIES if os.path.exists(path)]
+    for settings in (matplotlib.rcParamsDefault, matplotlib.rcParams):
+        if settings["font.family"] == ["sans-serif"]:
+            settings["font.family"] = ["sans-serif", *families]
+
+
+CJK_FAMILIES = (
+    ("/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc", "Noto Sans CJK JP"),
+    ("/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf", "Droid Sans Fallback"),
+    ("/usr/share/fonts/truetype/wqy/wqy-microhei.ttc", "WenQuanYi Micro Hei"),
+    ("/usr/share/fonts/truetype/wqy/wqy-zenhei.ttc", "WenQuanYi Zen Hei"),
+)
+
+
+class Watch:
+    """Finds no module itself; acts when one of WATCHED has been imported."""
 
     def find_spec(self, name, path=None, target=None):
-        if name != "matplotlib.pyplot":
+        if name not in WATCHED:
             return None
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(name, path, target)
             if spec is not None:
-                self.watch(spec.loader)
+                self.watch(spec.loader, WATCHED[name])
                 return spec
         return None
 
-    def watch(self, loader):
+    def watch(self, loader, act):
         plain_exec = loader.exec_module
 
         def exec_module(module):
             plain_exec(module)
-            rich.take_show(module)
+            try:
+                act(module)
+            except Exception:  # another module of that name
+                pass
 
         loader.exec_module = exec_module  # of this loader alone
 
 
 rich = Rich()
-pyplot_watch = PyplotWatch()
+watch = Watch()
+WATCHED = {"matplotlib": name_cjk_fonts, "matplotlib.pyplot": rich.take_show}
 
 
 # -- after the program ---------------------------------------------------------

@@ -20,6 +20,8 @@ FORM = {
     "error_type": (str, type(None)),
     "error": (dict, type(None)),
     "value": (str, type(None)),
+    "results": (list,),
+    "results_dropped": (int,),
     "files": (list,),
     "truncated": (bool,),
     "stdout_bytes": (int,),
@@ -133,6 +135,10 @@ def _op_lines(expected, actual):
     )
 
 
+def _op_mimes(expected, actual):
+    return isinstance(actual, list) and [entry["mime"] for entry in actual] == expected
+
+
 OPERATORS = {
     "match": _op_match,
     "full": _op_full,
@@ -143,6 +149,7 @@ OPERATORS = {
     "not": _op_not,
     "length": _op_length,
     "lines": _op_lines,
+    "mimes": _op_mimes,
 }
 
 

@@ -58,6 +58,8 @@ GOOD = {
     "error_type": None,
     "error": None,
     "value": None,
+    "results": [],
+    "results_dropped": 0,
     "files": [],
     "truncated": False,
     "stdout_bytes": 6,

@@ -163,6 +163,21 @@ def test_pyplot_that_is_loaded_ahead(cache_dir):
             assert first < second
 
 
+def test_cjk_text_has_its_characters(engine):
+    result = ask(engine, PLT + "plt.title('测试 日本語 한국어'); plt.plot([1])")
+    assert (result["error"], result["stderr"], len(widths(result))) == (None, "", 1)
+    result = ask(engine, "from matplotlib.font_manager import FontProperties, findfont\n"
+                 "fonts = FontProperties()\nfonts.get_family()[0], findfont(fonts).split('/')[-1]")
+    assert result["value"] == "('sans-serif', 'DejaVuSans.ttf')"
+
+
+def test_a_folder_of_the_name_matplotlib(cold):
+    code = "import os\nos.mkdir('matplotlib')\nfor n in ('__init__', 'pyplot'):\n" \
+        "    open(f'matplotlib/{n}.py', 'w').write('x = 5')\nimport matplotlib.pyplot as p\np.x"
+    result = ask(cold, code)
+    assert (result["value"], result["error"], result["exit_code"]) == ("5", None, 0)
+
+
 # -- rich values ---------------------------------------------------------------
 
 

@@ -552,7 +552,7 @@ VALUES = {
     ),
     "of an object that will not be shown": (
         "({ [require('util').inspect.custom]() { throw 1 } })",
-        None,
+        "{\n  [Symbol(nodejs.util.inspect.custom)]: [Function: [nodejs.util.inspect.custom]]\n}",
     ),
     "proxy": ("new Proxy({}, { get() { throw 1 } })", "{}"),
     "after exit": ("process.exit()\n5", None),

@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "blocker.h"
 #include "cgroup.h"
+#include "cjk_font.h"
 #include "landlock.h"
 #include "scope.h"
 #include "slots.h"
@@ -150,6 +151,17 @@ static void append_layers(struct buf *out, uint32_t layers, const struct resourc
     buf_append_text(out, "]");
 }
 
+/* What programs can do without: a font, where there is matplotlib to use it. */
+static const char *lacking(const char *language, const char **package)
+{
+    if (strcmp(language, "python") != 0 || access("/usr/share/matplotlib", F_OK) < 0 ||
+        cjk_font_find())
+        return NULL;
+    *package = CJK_FONT_PACKAGE;
+    return "no font has Chinese, Japanese and Korean characters, which figures show as boxes";
+}
+
+/* An available one may have a reason, too: what its programs lack. */
 static void append_runtime(struct buf *out, const char *language, const char *interpreter,
                            const char *package)
 {
@@ -160,12 +172,15 @@ static void append_runtime(struct buf *out, const char *language, const char *in
         reason = "acorn, with which programs are read, is missing";
         package = ACORN_PACKAGE;
     }
+    bool available = !reason;
+    if (available)
+        reason = lacking(language, &package);
     if (reason)
         snprintf(mend, sizeof(mend), "apt-get install %s", package);
     buf_append_text(out, "{\"language\":");
     json_append_text(out, language);
     append_field(out, "interpreter", interpreter);
-    append_flag(out, "available", !reason);
+    append_flag(out, "available", available);
     append_field(out, "reason", reason);
     append_field(out, "mend", mend);
     buf_append_text(out, "}");

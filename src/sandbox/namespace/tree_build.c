@@ -5,6 +5,7 @@
 #include "acorn.h"
 #include "base/buf.h"
 #include "base/limits.h"
+#include "cjk_font.h"
 #include "elf.h"
 #include "folder.h"
 #include "tree_libs.h"
@@ -297,6 +298,17 @@ static int copy_helper(struct copier *copier, const struct tree_spec *spec, cons
     return copier_content(copier, place, content.data, content.length, err);
 }
 
+/* Those that the host has. */
+static int copy_fonts(struct copier *copier, struct hutch_error *err)
+{
+    static const char *const paths[] = {CJK_FONTS};
+    int error = 0;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(paths) && error >= 0; i++)
+        error = copier_file(copier, paths[i], paths[i], err);
+    return error < 0 ? error : 0;
+}
+
 static int copy_python(struct copier *copier, const struct tree_spec *spec,
                        const struct python_info *python, struct hutch_error *err)
 {
@@ -317,7 +329,7 @@ static int copy_python(struct copier *copier, const struct tree_spec *spec,
             copier_content(copier, TREE_RUNNER, python->runner.data, python->runner.length, err);
     if (error >= 0)
         error = copy_helper(copier, spec, "hutch_zygote.abi3.so", TREE_ZYGOTE_MODULE, err);
-    return error < 0 ? error : 0;
+    return error < 0 ? error : copy_fonts(copier, err);
 }
 
 static int copy_acorn(struct copier *copier, struct hutch_error *err)
