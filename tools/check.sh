@@ -7,7 +7,7 @@
 #   build-fuzz    clang with ASan, UBSan and libFuzzer, warnings are errors; the
 #                 fuzz suite, for seconds
 # check.sh faults  the faults suite alone, more calls, 200 kills of cold and of warm cells
-# check.sh fuzz    the fuzz suite alone, for minutes
+# check.sh fuzz    the fuzz suite alone, seconds more of each target
 # check.sh user    the suite long: the command line's conformance as an ordinary user, the
 #                 javascript runner's programs in a parked node; and the escape suite with
 #                 sanitizers

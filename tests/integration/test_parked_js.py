@@ -16,8 +16,6 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from door import PATIENCE, Engine, children, command, engines  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not os.path.exists("/usr/bin/node"), reason="no node")
-
 
 class NodeEngine(Engine):
     language = "javascript"
