@@ -14,6 +14,8 @@
  * are /dev/null, until there is a request: then an addon puts the descriptors of the
  * request in their places. Up to there node must not have looked at its streams.
  *
+ * A session begins with a frame of its own, and stays in this file: see Session.
+ *
  * 1. Wait for the request.
  * 2. Find out what kind of program it is. What compiles as CommonJS is CommonJS,
  *    with all that such a program may do; what compiles only as an ES module
@@ -52,14 +54,26 @@ const { getEnvironmentData, isMainThread, setEnvironmentData } = require('node:w
 const WIRE_CHANNEL_FD_NODE = 15;
 const WIRE_ENV = 1;
 const WIRE_RUN = 2;
+const WIRE_SESSION = 5;
+const WIRE_STDIN = 6;
 const WIRE_VALUE = 16;
 const WIRE_ERROR = 17;
+const WIRE_DONE = 19;
 const WIRE_ERROR_COMPILE = 1;
 const WIRE_ERROR_IMPORT = 2;
 const WIRE_MAX_RUN = 1 << 20;
 const WIRE_MAX_ENV = 100 * (255 + 1 + 32768 + 1);
+const WIRE_MAX_STDIN = 16 << 20;
 const WIRE_MAX_VALUE = 1 << 20;
 const WIRE_MAX_ERROR = 64 << 10;
+
+// The largest payload of each frame that the engine sends.
+const MAX_PAYLOAD = {
+  [WIRE_ENV]: WIRE_MAX_ENV,
+  [WIRE_RUN]: WIRE_MAX_RUN,
+  [WIRE_SESSION]: 4096,
+  [WIRE_STDIN]: WIRE_MAX_STDIN,
+};
 
 // -- our own ----------------------------------------------------------------------
 
@@ -118,9 +132,8 @@ class Channel {
     return `${dev}:${ino}`;
   }
 
-  #receiveExactly(count) {
-    const data = new Uint8Array(count);
-    for (let at = 0; at < count; ) {
+  #receiveExactly(count, data = new Uint8Array(count), begin = 0) {
+    for (let at = begin; at < count; ) {
       const piece = fs.readSync(this.#fd, data, at, count - at, null);
       if (piece === 0) {
         throw new Error('end of the channel');
@@ -132,11 +145,34 @@ class Channel {
 
   // The next frame, as its type and payload.
   receive() {
-    const { buffer } = this.#receiveExactly(12);
+    return this.#receivePayload(this.#receiveExactly(12));
+  }
+
+  // The same, once there is one; until then the loop goes on, and is kept.
+  receiveLater(callback) {
+    const header = new Uint8Array(12);
+    fs.read(this.#fd, header, 0, 12, null, (error, count) => {
+      if (error?.code === 'EAGAIN' || error?.code === 'EINTR') {
+        this.receiveLater(callback);
+      } else {
+        callback(error || count === 0 ? null : this.#rest(header, count));
+      }
+    });
+  }
+
+  #rest(header, count) {
+    try {
+      return this.#receivePayload(this.#receiveExactly(12, header, count));
+    } catch {
+      return [0]; // no frame
+    }
+  }
+
+  #receivePayload({ buffer }) {
     const [length] = new Uint32Array(buffer, 0, 1);
     const [type] = new Uint16Array(buffer, 4, 1);
     [this.#execId] = new Uint32Array(buffer, 8, 1);
-    if (length > ({ [WIRE_ENV]: WIRE_MAX_ENV, [WIRE_RUN]: WIRE_MAX_RUN }[type] ?? 0)) {
+    if (length > (MAX_PAYLOAD[type] ?? 0)) {
       throw new Error('no frame of a request');
     }
     return [type, Buffer.from(this.#receiveExactly(length).buffer)];
@@ -179,20 +215,30 @@ function bounded(text, limit) {
 
 // -- the request ----------------------------------------------------------------------
 
-// Waits for the request, applies its environment, gives its code.
+// Waits for the request, applies its environment, gives its code; null begins a session.
 function receiveRequest(channel) {
   let [type, payload] = channel.receive();
+  if (type === WIRE_SESSION) {
+    return null;
+  }
   if (type === WIRE_ENV) {
-    for (const entry of payload.toString().split('\0').slice(0, -1)) {
-      const equals = entry.indexOf('=');
-      process.env[entry.slice(0, equals)] = entry.slice(equals + 1);
-    }
+    Object.assign(process.env, variables(payload));
     [type, payload] = channel.receive();
   }
   if (type !== WIRE_RUN) {
     throw new Error('no code');
   }
   return payload.toString();
+}
+
+function variables(payload) {
+  const entries = payload.toString().split('\0').slice(0, -1);
+  return Object.fromEntries(
+    entries.map((entry) => {
+      const equals = entry.indexOf('=');
+      return [entry.slice(0, equals), entry.slice(equals + 1)];
+    }),
+  );
 }
 
 function giveUp() {
@@ -376,6 +422,10 @@ function keepValue(program) {
   }
 }
 
+function textOf(value) {
+  return value === undefined ? null : typeof value === 'string' ? value : shown(value);
+}
+
 // As node's own prompt does: two levels, a hundred elements, 10000 characters of a string.
 function shown(value) {
   try {
@@ -418,7 +468,7 @@ class Value {
   }
 
   #show = (value) => {
-    this.text = value === undefined ? null : typeof value === 'string' ? value : shown(value);
+    this.text = textOf(value) ?? this.text;
   };
 }
 
@@ -449,6 +499,40 @@ class Report {
       error.stack = this.#mend(stack);
       this.#printInstead(error, origin, /^ +at .*/m.exec(error.stack)?.[0]);
     }
+  }
+
+  // An exec of a session has ended for this error.
+  failed(error, compiling) {
+    const stack = isError(error) ? String(error.stack) : '';
+    const place = this.#places().exec(stack);
+    const flags = compiling ? WIRE_ERROR_COMPILE : this.#flags(error, place);
+    this.#claim(error, flags, place);
+  }
+
+  // What node would print of it.
+  describe(error, text) {
+    const end = `\n\nNode.js ${process.version}\n`;
+    if (!isError(error)) {
+      return `Uncaught:\n${inspect(error)}${end}`;
+    }
+    const body = this.mend(withoutOurFrames(inspect(error, { customInspect: false, depth: 5 })));
+    const place = this.#places().exec(body);
+    if (!place || /^\S*:\d+\n/.test(body)) {
+      return `${body}${end}`;
+    }
+    const source = text.split(LINE_BREAK)[place[2] - 1] ?? '';
+    const before = source.slice(0, Math.max(0, place[3] - 1)).replace(/\bthrow\s+$/, '');
+    const mark = `${before.replace(/[^\t]/g, ' ')}^`;
+    return `${place[1]}${place[2]}\n${source}\n${mark}\n\n${body}${end}`;
+  }
+
+  // A stack with the program's own columns.
+  mend(stack) {
+    return this.#program.insertion ? this.#mend(stack) : stack;
+  }
+
+  interrupted() {
+    this.#send('Interrupted', 'the program was interrupted', 0, 0, 0);
   }
 
   // The program is not run.
@@ -676,6 +760,873 @@ function settle(turn) {
   } while (turn());
 }
 
+// -- a session ----------------------------------------------------------------------------
+
+/*
+ * The execs of a session run one after the other as scripts of the main context, with
+ * what a CommonJS program has as globals. What stays is what is in that context. Each exec
+ * begins in a turn of node's loop and ends when the loop has nothing left to do: until the
+ * next one all that keeps the loop is a read of the channel.
+ *
+ * exit, an error that nobody handles and SIGINT end an exec in the midst. Then its timers
+ * are cancelled and what else keeps the loop is closed; children are let go. Listeners of
+ * 'exit' are not called, for the process goes on. SIGINT reaches also a program that does
+ * not come back to the loop, in its script and what it does behind an await; where it
+ * does not come back from a timer or an event, only a kill helps. In the moment in which a
+ * script ends node may lose a SIGINT, so whoever interrupts does it again.
+ */
+class Session {
+  #channel;
+  #home;
+  #timers = new Set();
+  #exec = null;
+  #count = 0;
+  #inScript = false;
+  #mayHaveLost = false; // node a SIGINT
+
+  constructor(channel, home) {
+    this.#channel = channel;
+    this.#home = home;
+  }
+
+  begin() {
+    watchOutput();
+    this.#watchTimers();
+    this.#replaceExit();
+    process.on('worker', (worker) => {
+      if (this.#exec) {
+        this.#exec.workers.push(worker);
+      } else {
+        worker.terminate(); // it is told of a turn later
+      }
+    });
+    this.#listen({
+      SIGINT: () => this.#signalled(),
+      uncaughtException: (error) => this.#uncaught(error),
+      beforeExit: this.#idle,
+    });
+    this.#wait();
+  }
+
+  // Listeners of ours stay when a program removes all.
+  #listen(listeners) {
+    for (const [name, listener] of Object.entries(listeners)) {
+      process.on(name, listener);
+    }
+    process.on('removeListener', (name, listener) => {
+      // In the script it is node that takes those of SIGINT away, and brings them back.
+      const isNode = name === 'SIGINT' && this.#inScript;
+      if (listeners[name] === listener && !isNode) {
+        process.on(name, listener);
+      }
+    });
+  }
+
+  #wait() {
+    this.#request = { env: {}, stdin: null };
+    this.#receive();
+  }
+
+  #request;
+
+  #receive() {
+    try {
+      this.#channel.receiveLater((frame) => this.#take(frame));
+    } catch {
+      REALLY_EXIT(EXIT_NO_REQUEST);
+    }
+  }
+
+  #take(frame) {
+    if (!frame) {
+      REALLY_EXIT(0);
+    }
+    const [type, payload] = frame;
+    if (type === WIRE_ENV) {
+      this.#request.env = variables(payload);
+    } else if (type === WIRE_STDIN) {
+      this.#request.stdin = payload;
+    } else if (type === WIRE_RUN) {
+      // Two turns later, when a SIGINT from before the request has been seen.
+      setImmediate(() => setImmediate(() => this.#start(payload.toString())));
+      return;
+    } else {
+      REALLY_EXIT(EXIT_NO_REQUEST);
+    }
+    this.#receive();
+  }
+
+  // -- from its beginning to its end
+
+  #start(text) {
+    const { env, stdin } = this.#request;
+    const file = path.join(this.#home, `${PROGRAM_NAME}.${++this.#count}.cjs`);
+    const known = new Set(process._getActiveHandles());
+    const old = Object.keys(env).map((name) => [name, process.env[name]]);
+    const exec = { text, file, known, old, workers: [], value: null, ended: false };
+    exec.report = new Report(this.#channel, exec);
+    this.#exec = exec;
+    process.exitCode = undefined;
+    Object.assign(process.env, env);
+    try {
+      provideInput(stdin);
+      mendOutput();
+    } catch (error) {
+      this.#fail(error, false);
+      return;
+    }
+    if (this.#mayHaveLost) {
+      this.#forgetLostSignal();
+    }
+    this.#compile(exec);
+  }
+
+  #compile(exec) {
+    let script;
+    try {
+      exec.program = readScript(exec.text);
+      exec.error = exec.program.error;
+      exec.body = exec.program.body;
+      exec.insertion = exec.program.insertion;
+      script = compileScript(exec.program.text, exec.file, exec.program.offset);
+    } catch (failure) {
+      if (failure instanceof Refusal) {
+        exec.report.refused(failure);
+        this.#end(1);
+      } else {
+        this.#fail(failure, true);
+      }
+      return;
+    }
+    // In a later turn, because a SIGINT of this one would be lost when the script begins.
+    setImmediate(() => this.#exec === exec && this.#run(exec, script));
+  }
+
+  #run(exec, script) {
+    let value;
+    try {
+      exec.program.names.forEach(makeAssignable);
+      this.#inScript = true;
+      interruptibly(() => {
+        try {
+          value = script.runInThisContext();
+        } finally {
+          exec.turned = true;
+        }
+        if (exec.program.isAsync) {
+          exec.unsettled = true;
+          Reflect.apply(THEN, value, [
+            (result) => this.#settled(exec, result),
+            (error) => exec === this.#exec && process._fatalException(error, false),
+          ]);
+        }
+        process._tickCallback();
+      });
+      this.#inScript = false;
+    } catch (error) {
+      this.#inScript = false;
+      if (exec.ended) {
+        leaveCallbacks();
+        finishTicks();
+        this.#leave();
+      } else if (error?.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED') {
+        exec.ended = true;
+        leaveCallbacks();
+        finishTicks();
+        this.#interrupt();
+      } else {
+        process._fatalException(error, false);
+      }
+      return;
+    }
+    if (exec.ended) {
+      this.#leave();
+    } else if (exec.program.hasValue && !exec.program.isWrapped) {
+      this.#keep(exec, value);
+    } else if (exec.program.isWrapped && !exec.program.isAsync && value) {
+      this.#keep(exec, value[0]);
+    }
+  }
+
+  #settled(exec, result) {
+    exec.unsettled = false;
+    if (exec === this.#exec && result) {
+      this.#keep(exec, result[0]);
+    }
+  }
+
+  // As in a run: shown at once, but a promise by what it is fulfilled with.
+  #keep(exec, value) {
+    if (types.isPromise(value)) {
+      exec.promise = value;
+    } else {
+      exec.value = textOf(value);
+    }
+  }
+
+  // The loop has nothing left to do.
+  #idle = () => {
+    const exec = this.#exec;
+    if (!exec) {
+      return;
+    }
+    const listeners = process.listeners('beforeExit');
+    if (listeners.at(-1) !== this.#idle) {
+      // Last, because what others do there may give the loop something to do.
+      process.off('beforeExit', this.#idle); // and it is there again, behind the others
+      setImmediate(() => {});
+      return;
+    }
+    const { promise } = exec;
+    if (promise && !/^[^{]*\{\s*<(?:pending|rejected)>/.test(inspect(promise))) {
+      exec.promise = null;
+      Reflect.apply(THEN, promise, [(value) => (exec.value = textOf(value))]);
+      setImmediate(() => {});
+      return;
+    }
+    if (exec.unsettled) {
+      fs.writeSync(2, 'Warning: Detected unsettled top-level await\n');
+    }
+    const code = Number(process.exitCode ?? (exec.unsettled ? EXIT_UNSETTLED : 0)) & 255;
+    if (code === 0 && exec.value !== null) {
+      this.#channel.send(WIRE_VALUE, bounded(exec.value, WIRE_MAX_VALUE));
+    }
+    this.#end(code);
+  };
+
+  // Of an exec that is over an error is nobody's; and others may listen.
+  #uncaught(error) {
+    const isOurs = process.listeners('uncaughtException').length === 1;
+    if (isOurs && this.#exec && !this.#exec.ended && error !== EXIT_MARK) {
+      this.#fail(error, false);
+    }
+  }
+
+  #fail(error, compiling) {
+    const { report, text } = this.#exec;
+    try {
+      report.failed(error, compiling);
+      fs.writeSync(2, report.describe(error, text));
+    } catch {
+      // an error with ideas of its own
+    }
+    this.#cancel();
+    this.#end(1);
+  }
+
+  // SIGINT, and not in the script.
+  #signalled() {
+    if (this.#exec) {
+      this.#mayHaveLost = true;
+      this.#interrupt();
+    }
+  }
+
+  // A SIGINT that node has lost at the end of one script it finds at the begin of the next.
+  #forgetLostSignal() {
+    this.#mayHaveLost = false;
+    this.#inScript = true;
+    try {
+      interruptibly(() => {
+        for (const begin = Date.now(); Date.now() - begin < 3; );
+      });
+    } catch {
+      // so there was one
+    }
+    this.#inScript = false;
+  }
+
+  #interrupt() {
+    this.#exec.report.interrupted();
+    this.#cancel();
+    this.#end(128 + os.constants.signals.SIGINT, 1);
+  }
+
+  // By process.exit.
+  #leave() {
+    this.#cancel();
+    const { code, value } = this.#exec;
+    if (code === 0 && value !== null) {
+      this.#channel.send(WIRE_VALUE, bounded(value, WIRE_MAX_VALUE));
+    }
+    this.#end(code);
+  }
+
+  #end(code, interrupted = 0) {
+    const { old } = this.#exec;
+    this.#exec.ended = true;
+    this.#exec = null;
+    for (const [name, value] of old) {
+      if (value === undefined) {
+        delete process.env[name];
+      } else {
+        process.env[name] = value;
+      }
+    }
+    process.exitCode = undefined;
+    this.#channel.send(WIRE_DONE, words(code, interrupted));
+    this.#wait();
+  }
+
+  // Takes from the loop what the exec has given it.
+  #cancel() {
+    for (const timer of this.#timers) {
+      clearTimeout(timer);
+      clearImmediate(timer);
+    }
+    this.#timers.clear();
+    this.#exec.workers.forEach((worker) => worker.terminate());
+    for (const handle of process._getActiveHandles()) {
+      if (!this.#exec.known.has(handle) && ![0, 1, 2].includes(handle.fd)) {
+        handle.unref?.();
+        (handle.destroy ?? (handle.pid ? null : handle.close))?.call(handle);
+      }
+    }
+  }
+
+  // -- what the program finds in place of node's own
+
+  #replaceExit() {
+    const exit = (code) => {
+      const exec = this.#exec;
+      if (!exec) {
+        return; // of an exec that is over
+      }
+      if (code !== undefined) {
+        process.exitCode = code;
+      }
+      exec.code ??= Number(process.exitCode ?? 0) & 255;
+      exec.ended = true;
+      if (!exec.turned) {
+        stopHere(); // out of the script; nothing can catch this
+      }
+      setImmediate(() => this.#exec === exec && this.#leave());
+      throw EXIT_MARK;
+    };
+    process.exit = exit;
+    process.reallyExit = exit;
+  }
+
+  // Timers are known, so that they can be cancelled.
+  #watchTimers() {
+    const timers = require('node:timers');
+    for (const name of ['setTimeout', 'setInterval', 'setImmediate']) {
+      const original = timers[name];
+      const { [name]: watched } = {
+        [name]: (callback, ...rest) => {
+          if (!this.#exec || typeof callback !== 'function') {
+            return original(callback, ...rest);
+          }
+          const once = name !== 'setInterval';
+          const known = this.#timers;
+          const timer = original(function (...values) {
+            if (once) {
+              known.delete(timer);
+            }
+            return Reflect.apply(callback, this, values);
+          }, ...rest);
+          known.add(timer);
+          return timer;
+        },
+      };
+      Object.defineProperties(watched, Object.getOwnPropertyDescriptors(original));
+      timers[name] = watched;
+      globalThis[name] = watched;
+    }
+    for (const name of ['clearTimeout', 'clearInterval', 'clearImmediate']) {
+      const original = timers[name];
+      const { [name]: watched } = {
+        [name]: (timer) => {
+          this.#timers.delete(timer);
+          original(timer);
+        },
+      };
+      timers[name] = watched;
+      globalThis[name] = watched;
+    }
+    this.#watchPromisedTimers();
+    Module.syncBuiltinESMExports();
+  }
+
+  #watchPromisedTimers() {
+    const { setImmediate, setTimeout } = globalThis;
+    const promised = require('node:timers/promises');
+    const original = { ...promised };
+    promised.setTimeout = (delay, value, options) =>
+      options === undefined
+        ? new Promise((resolve) => setTimeout(resolve, delay, value))
+        : original.setTimeout(delay, value, options);
+    promised.setImmediate = (value, options) =>
+      options === undefined
+        ? new Promise((resolve) => setImmediate(resolve, value))
+        : original.setImmediate(value, options);
+  }
+}
+
+const THEN = Promise.prototype.then;
+const REALLY_EXIT = process.reallyExit.bind(process);
+
+// Thrown by process.exit, where it cannot end the script at once.
+const EXIT_MARK = new Error('the program has called process.exit()');
+
+// Node's exit code when an await at the top is never done.
+const EXIT_UNSETTLED = 13;
+
+// Calls a function that SIGINT can end, wherever it is; or else a time limit.
+function interruptibly(callback, options = { breakOnSigint: true }) {
+  const script = new vm.Script('globalThis[Symbol.for("hutch.call")]()');
+  const name = Symbol.for('hutch.call');
+  Object.defineProperty(globalThis, name, { configurable: true, value: callback });
+  try {
+    script.runInThisContext({ ...options, displayErrors: false });
+  } finally {
+    delete globalThis[name];
+  }
+}
+
+/*
+ * What waits behind the await that a script was stopped at cannot be taken away. It gets a
+ * moment here, for otherwise it would run where nothing can stop it.
+ */
+function finishTicks() {
+  for (let i = 0; i < 10; i++) {
+    try {
+      interruptibly(() => process._tickCallback(), { timeout: 20 });
+      return;
+    } catch {
+      leaveCallbacks(); // stopped, or an error of nobody's
+    }
+  }
+}
+
+/*
+ * Node counts the callbacks that it is in, and dies when it has lost count, which it has
+ * when one of them was left by an error that somebody caught. Of an error that nobody caught
+ * it knows.
+ */
+function leaveCallbacks() {
+  if (!process.hasUncaughtExceptionCaptureCallback()) {
+    process.setUncaughtExceptionCaptureCallback(() => {});
+    process._fatalException(EXIT_MARK, false);
+    process.setUncaughtExceptionCaptureCallback(null);
+  }
+}
+
+function stopHere() {
+  process.kill(process.pid, 'SIGINT');
+  for (const begin = Date.now(); Date.now() - begin < 1000; );
+}
+
+// Some of node's globals can be read only, and are yet names that programs give.
+function makeAssignable(name) {
+  const property = Object.getOwnPropertyDescriptor(globalThis, name);
+  if (property?.configurable && !property.writable) {
+    const value = undefined;
+    Object.defineProperty(globalThis, name, {
+      configurable: true,
+      enumerable: property.enumerable,
+      writable: true,
+      value,
+    });
+  }
+}
+
+// Gives descriptor 0 and process.stdin what the exec shall read.
+function provideInput(data) {
+  let name = '/dev/null';
+  if (data) {
+    name = path.join(os.tmpdir(), `.stdin.${process.pid}`);
+    fs.writeFileSync(name, data, { mode: 0o600 });
+  }
+  try {
+    fs.closeSync(0);
+  } catch {
+    // closed by a program
+  }
+  fs.openSync(name, 'r');
+  if (data) {
+    fs.unlinkSync(name);
+  }
+  let stream;
+  Object.defineProperty(process, 'stdin', {
+    configurable: true,
+    enumerable: true,
+    get() {
+      stream ??= Object.assign(fs.createReadStream(null, { fd: 0, autoClose: false }), { fd: 0 });
+      return stream;
+    },
+  });
+}
+
+// A stream of the process that a program has ended is made anew.
+function mendOutput() {
+  for (const [name, fd] of Object.entries({ stdout: 1, stderr: 2 })) {
+    const stream = process[name];
+    if (stream.destroyed || ended.has(stream)) {
+      const { Writable } = require('node:stream');
+      const write = (data, _, done) => {
+        fs.writeSync(fd, data);
+        done();
+      };
+      const value = Object.assign(new Writable({ decodeStrings: true, write }), { fd });
+      Object.defineProperty(process, name, { configurable: true, enumerable: true, value });
+      globalThis.console = new console.Console(process.stdout, process.stderr);
+      watchOutput();
+    }
+  }
+}
+
+// Node hides it when its streams have been ended.
+const ended = new WeakSet();
+
+function watchOutput() {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.once('finish', () => ended.add(stream));
+  }
+}
+
+// A stack up to where it comes to the runner.
+function withoutOurFrames(stack) {
+  const lines = stack.split('\n');
+  const isFrame = (line) => /^ +at /.test(line);
+  const isOurs = (line) =>
+    isFrame(line) && (/node:vm:|runNextTicks \[as _tick/.test(line) || line.includes(__filename));
+  const first = lines.findIndex(isOurs);
+  if (first < 0) {
+    return stack;
+  }
+  let next = first;
+  while (next < lines.length && isFrame(lines[next])) {
+    next++;
+  }
+  const open = next < lines.length && lines[next - 1].endsWith(' {') ? ' {' : '';
+  return [...lines.slice(0, first), ...lines.slice(next)].join('\n').replace(
+    lines[first - 1],
+    (line) => line + open,
+  );
+}
+
+function compileScript(text, filename, columnOffset) {
+  const { constants } = vm;
+  const importModuleDynamically =
+    constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER ?? ((name) => import(name));
+  return new vm.Script(text, { filename, columnOffset, importModuleDynamically });
+}
+
+// -- the text of an exec ------------------------------------------------------------------
+
+/*
+ * The program as a script whose names stay. Declarations at its top become var, so that
+ * they can be made again. What awaits, imports or returns there is put into a function, and
+ * its names become globals. Lines stay where they are; columns too, mostly.
+ */
+function readScript(text) {
+  const hashbang = /^(?:\uFEFF)?#!/.test(text);
+  const source = hashbang ? text.replace('#!', '//') : text;
+  const simple = parse(source, { sourceType: 'script' });
+  if (simple.body && !(source.includes('await') && mentionsAwait(simple.body))) {
+    return keepNames(source, simple.body);
+  }
+  const full = parse(source, {
+    sourceType: 'script',
+    allowReturnOutsideFunction: true,
+    allowAwaitOutsideFunction: true,
+    allowImportExportEverywhere: true,
+  });
+  if (full.body) {
+    return wrap(source, full.body);
+  }
+  if (compiles(source)) {
+    return { text: source, names: [], offset: 0, hasValue: false }; // newer than acorn
+  }
+  const stripped = withoutTypes(text, full.error);
+  if (stripped) {
+    return readScript(stripped);
+  }
+  return { text: source, names: [], offset: 0, error: full.error };
+}
+
+function compiles(text) {
+  try {
+    new vm.Script(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function withoutTypes(text, error) {
+  if (!(error instanceof SyntaxError)) {
+    return null;
+  }
+  if (!Module.stripTypeScriptTypes) {
+    if (looksLikeTypeScript(text, error.pos)) {
+      throw missingStripper(text, error.loc.line);
+    }
+    return null;
+  }
+  for (const mode of ['strip', 'transform']) {
+    try {
+      const stripped = stripTypes(text, { mode });
+      return stripped === text ? null : stripped;
+    } catch {
+      // the other way, or none
+    }
+  }
+  return null;
+}
+
+// Changes of a text, made from its end to its beginning.
+class Edits {
+  #text;
+  #list = [];
+
+  constructor(text) {
+    this.#text = text;
+  }
+
+  replace(start, end, words) {
+    this.#list.push({ start, end, words, order: this.#list.length });
+  }
+
+  insert(at, words) {
+    this.replace(at, at, words);
+  }
+
+  blank(start, end) {
+    this.replace(start, end, this.#text.slice(start, end).replace(/[^\r\n\u2028\u2029]/g, ' '));
+  }
+
+  result() {
+    let text = this.#text;
+    this.#list.sort((a, b) => b.start - a.start || b.order - a.order);
+    for (const { start, end, words } of this.#list) {
+      text = text.slice(0, start) + words + text.slice(end);
+    }
+    return text;
+  }
+}
+
+function lastExpression(body) {
+  const last = body.findLast(({ type }) => type !== 'EmptyStatement');
+  return last?.type === 'ExpressionStatement' ? last : null;
+}
+
+// A program that can be a script as it is, but for let, const and class.
+function keepNames(text, body) {
+  const edits = new Edits(text);
+  const names = [];
+  for (const node of body) {
+    if (node.type === 'VariableDeclaration') {
+      edits.replace(node.start, node.start + node.kind.length, 'var'.padEnd(node.kind.length));
+      node.declarations.forEach(({ id }) => boundNames(id, names));
+    } else if (node.type === 'ClassDeclaration') {
+      edits.insert(node.start, `var ${node.id.name}=`);
+      edits.insert(node.end, ';');
+      names.push(node.id.name);
+    } else if (node.type === 'FunctionDeclaration') {
+      names.push(node.id.name);
+    }
+  }
+  const hasValue = lastExpression(body) !== null;
+  return { text: edits.result(), names, offset: 0, hasValue, body };
+}
+
+const RETURN = 'return[(';
+
+// A program in a function, whose value is a list with the value of its last expression.
+function wrap(text, body) {
+  const edits = new Edits(text);
+  const names = [];
+  const functions = [];
+  let isAsync = false;
+  const visit = (node, isTop) => {
+    if (node === null || typeof node !== 'object') {
+      return;
+    }
+    if (Array.isArray(node)) {
+      node.forEach((child) => visit(child, isTop));
+      return;
+    }
+    isAsync ||= node.type === 'AwaitExpression' || (node.type === 'ForOfStatement' && node.await);
+    if (node.type === 'VariableDeclaration' && (isTop || node.kind === 'var')) {
+      assignInstead(node, text, edits, names);
+    }
+    if (/Function|^(?:MethodDefinition|PropertyDefinition|StaticBlock)$/.test(node.type)) {
+      return;
+    }
+    const rest = Object.entries(node).filter(([key]) => key !== 'type' && key !== 'loc');
+    for (const [key, child] of rest) {
+      if (key === 'init' || key === 'left') {
+        visit(markHead(child, node), false);
+      } else {
+        visit(child, false);
+      }
+    }
+  };
+  for (const node of body) {
+    isAsync = topLevel(node, text, edits, names, functions) || isAsync;
+    const isNamed = node.type === 'ExportNamedDeclaration' && node.declaration;
+    visit(isNamed ? node.declaration : node, true);
+  }
+  visitMeta(body, edits);
+  const last = lastExpression(body);
+  let insertion;
+  if (last) {
+    const { start, end, loc } = last.expression;
+    edits.insert(start, RETURN);
+    edits.insert(end, ')]');
+    const { line, column } = loc.start;
+    insertion = { words: RETURN, line, column, source: text.split(LINE_BREAK)[line - 1] };
+  }
+  const hoisted = functions.map((name) => `globalThis.${name}=${name};`).join('');
+  const unique = [...new Set(names)];
+  const declared = unique.length > 0 ? `var ${unique.join()};` : '';
+  const begin = `${declared}(${isAsync ? 'async' : ''}()=>{${hoisted}`;
+  return {
+    text: `${begin}${edits.result()}\n})()`,
+    names: [...unique, ...functions],
+    offset: -begin.length,
+    hasValue: last !== null,
+    isWrapped: true,
+    insertion,
+    isAsync,
+    body,
+  };
+}
+
+// In the head of a loop an assignment needs no void around it.
+function markHead(child, parent) {
+  if (child?.type === 'VariableDeclaration' && /^For/.test(parent.type)) {
+    child.inHead = parent.type === 'ForStatement' ? 'init' : 'left';
+  }
+  return child;
+}
+
+// What may stand at the top only. Whether it needs an async function.
+function topLevel(node, text, edits, names, functions) {
+  const { type, declaration } = node;
+  if (type === 'ImportDeclaration') {
+    importInstead(node, edits, names);
+    return true;
+  }
+  if (type === 'ExportNamedDeclaration' && declaration) {
+    edits.blank(node.start, declaration.start);
+    topLevel(declaration, text, edits, names, functions);
+  } else if (type === 'ExportNamedDeclaration' || type === 'ExportAllDeclaration') {
+    edits.blank(node.start, node.end);
+  } else if (type === 'ExportDefaultDeclaration') {
+    if (declaration.id) {
+      edits.blank(node.start, declaration.start);
+      topLevel(declaration, text, edits, names, functions);
+    } else {
+      edits.replace(node.start, declaration.start, 'void (');
+      edits.insert(declaration.end, ')');
+    }
+  } else if (type === 'ClassDeclaration') {
+    edits.insert(node.start, `${node.id.name}=`);
+    edits.insert(node.end, ';');
+    names.push(node.id.name);
+  } else if (type === 'FunctionDeclaration') {
+    functions.push(node.id.name);
+  }
+  return false;
+}
+
+function assignInstead(node, text, edits, names) {
+  const { kind, declarations, inHead, start, end } = node;
+  declarations.forEach(({ id }) => boundNames(id, names));
+  if (inHead === 'left') {
+    edits.blank(start, start + kind.length);
+    return;
+  }
+  edits.replace(start, start + kind.length, inHead ? '' : 'void ');
+  edits.insert(declarations[0].start, '(');
+  for (const { id, init, start: from, end: to } of declarations) {
+    edits.insert(from, '(');
+    if (!init) {
+      edits.insert(id.end, kind === 'var' ? '' : '=undefined');
+    }
+    edits.insert(to, ')');
+  }
+  const last = declarations.at(-1).end;
+  edits.insert(last, inHead || text[end - 1] === ';' ? ')' : ');');
+}
+
+function importInstead({ source, specifiers, start, end, loc }, edits, names) {
+  const wanted = specifiers.map(({ type, imported, local }) => {
+    names.push(local.name);
+    const name = type === 'ImportDefaultSpecifier' ? 'default' : imported?.name ?? imported?.value;
+    const value = type === 'ImportNamespaceSpecifier' ? 'm' : `g(${JSON.stringify(name)})`;
+    return `${local.name}=${value}`;
+  });
+  const get =
+    `const g=(n)=>{if(n in m)return m[n];throw new SyntaxError("The requested module '"+` +
+    `${source.raw}+"' does not provide an export named '"+n+"'")}`;
+  const taken = `await import(${source.raw}).then((m)=>{${get};${wanted.join(';')}});`;
+  edits.replace(start, end, taken + '\n'.repeat(loc.end.line - loc.start.line));
+}
+
+// import.meta is of modules only.
+function visitMeta(node, edits) {
+  if (node === null || typeof node !== 'object') {
+    return;
+  }
+  if (node.type === 'MetaProperty' && node.meta.name === 'import') {
+    const url = 'require("node:url").pathToFileURL(__filename).href';
+    const meta = `({url:${url},filename:__filename,dirname:__dirname})`;
+    edits.replace(node.start, node.end, meta);
+    return;
+  }
+  Object.values(node).forEach((child) => visitMeta(child, edits));
+}
+
+function boundNames(pattern, names) {
+  switch (pattern?.type) {
+    case 'Identifier':
+      names.push(pattern.name);
+      break;
+    case 'ObjectPattern':
+      pattern.properties.forEach(({ value, argument }) => boundNames(value ?? argument, names));
+      break;
+    case 'ArrayPattern':
+      pattern.elements.forEach((element) => boundNames(element, names));
+      break;
+    case 'AssignmentPattern':
+      boundNames(pattern.left, names);
+      break;
+    case 'RestElement':
+      boundNames(pattern.argument, names);
+      break;
+  }
+}
+
+// Without node's warning that the loader of a script's imports is experimental.
+function loadImport() {
+  const { emitWarning } = process;
+  process.emitWarning = () => {};
+  try {
+    compileScript('import("node:fs")', 'fs').runInThisContext();
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
+
+// Node's main program is an empty file; all else happens in its loop.
+function startSession(channel, home) {
+  const file = path.join(home, `${PROGRAM_NAME}.cjs`);
+  store({ text: '', file }, process.argv[1]);
+  process.argv[1] = file;
+  provideCommonJs(file);
+  setEnvironmentData(WORKER_DATA, file);
+  hideRunner();
+  loadImport();
+  setImmediate(() => {
+    fs.rmSync(file, { force: true });
+    new Session(channel, home).begin();
+  });
+}
+
 // -- all of it ----------------------------------------------------------------------------
 
 // Writes the program's file, and the link that node follows to it.
@@ -769,6 +1720,10 @@ function main() {
     text = receiveRequest(channel);
   } catch {
     giveUp();
+  }
+  if (text === null) {
+    startSession(channel, home);
+    return;
   }
   try {
     program = prepare(text, home);

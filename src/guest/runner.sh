@@ -31,7 +31,8 @@
 #    script, what it does not exit from goes on. One on DEBUG is not in force in a later
 #    exec but under set -T, as bash has it for what is sourced.
 #
-# Between two execs SIGINT does nothing. What gets past all this (kill -9 of the shell, an
+# A SIGINT in the moment in which bash starts a command may miss that command, for which bash
+# then waits; so whoever interrupts does it again. Between two execs SIGINT does nothing. What gets past all this (kill -9 of the shell, an
 # exec that works, `builtin trap` on EXIT) ends the process: the engine starts a new one.
 # So does a SIGINT in the few milliseconds in which the runner is executed anew.
 #

@@ -14,10 +14,14 @@ import json
 import os
 import re
 import resource
+import select
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -165,7 +169,7 @@ def plain(tmp_path):
 def test_constants_are_those_of_the_header():
     header = channel.header_constants()
     ours = channel.constants(RUNNER.read_text(), r"^const (WIRE_\w+) = (.+);$")
-    assert len(ours) == 11
+    assert len(ours) == 15
     assert {name: header[name] for name in ours} == ours
     assert header["WIRE_CHANNEL_FD_NODE"] == CHANNEL_FD
 
@@ -1113,3 +1117,300 @@ def test_a_cell_with_a_request_may_have_any_stdout(library, tmp_path):
         engine.send(RUN, b"console.log(1)\n6 * 7")
         result = engine.finish()
     assert (result.status, result.stderr, result.value) == (0, b"", "42")
+
+
+# -- sessions ------------------------------------------------------------------------
+
+SESSION, STDIN, VALUE, ERROR, DONE = 5, 6, 16, 17, 19
+
+Done = namedtuple("Done", "exit_code interrupted value error stdout stderr")
+
+
+class Session:
+    """The engine's end of a session."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.number = 0
+        engine.send(SESSION, b"", exec_id=0)
+
+    def send(self, code, stdin=None, env=None):
+        self.number += 1
+        if env:
+            self.engine.send(ENV, entries(f"{k}={v}" for k, v in env.items()), self.number)
+        if stdin is not None:
+            self.engine.send(STDIN, stdin, self.number)
+        self.engine.send(RUN, code.encode(), self.number)
+
+    def done(self):
+        """The end of the exec; None when the process has ended."""
+        value = error = None
+        while frame := self.engine.receive():
+            kind, _, exec_id, payload = frame
+            assert exec_id == self.number
+            if kind == VALUE:
+                value = payload.decode()
+            elif kind == ERROR:
+                error = channel.decode_error(frame)
+            else:
+                assert kind == DONE
+                output = map(self.printed, (self.engine.process.stdout, self.engine.process.stderr))
+                return Done(*struct.unpack("=iI", payload), value, error, *output)
+        return None
+
+    def printed(self, stream):
+        data = b""
+        while select.select([stream], [], [], 0)[0] and (piece := os.read(stream.fileno(), 65536)):
+            data += piece
+        return data.decode().replace(str(self.engine.home), "HOME")
+
+    def run(self, code, stdin=None, env=None):
+        self.send(code, stdin, env)
+        return self.done()
+
+    def value(self, code, **request):
+        """Of an exec that does nothing else."""
+        done = self.run(code, **request)
+        assert done[:2] == (0, 0) and done[3:] == (None, "", "")
+        return done.value
+
+    def run_interrupted(self, code):
+        """An exec that is interrupted when it has said that it is under way: before a loop
+        that has no end, or behind its script."""
+        ready = "require('fs').writeSync(1, 'ready\\n')\n"
+        self.send((ready if "for (;;);" in code else f"setImmediate(() => {ready})\n") + code)
+        self.engine.expect_stdout(b"ready\n")
+        for _ in range(DEADLINE_SECONDS):
+            self.engine.process.send_signal(signal.SIGINT)
+            if select.select([self.engine.channel], [], [], 1)[0]:
+                break
+        return self.done()
+
+
+@pytest.fixture
+def session(start):
+    return Session(start())
+
+
+# Execs of one session and their values.
+KEPT = {
+    "var": [("var x = 1", None), ("x", "1")],
+    "let": [("let x = 1", None), ("x += 1", "2"), ("let x = 5; x", "5")],
+    "const": [("const x = 1", None), ("const x = 2", None), ("x", "2")],
+    "several": [("let x = 1, { a, ...b } = { a: 2, c: 3 }, [d] = [4]", None), ("x + a + b.c + d", "10")],
+    "function": [("function f() { return x }\nlet x = 1", None), ("f()", "1"), ("function f() { return 2 }; f()", "2")],
+    "class": [("class A { m() { return 1 } }", None), ("class A { m() { return 2 } }", None), ("new A().m()", "2")],
+    "undeclared": [("x = 1", "1"), ("x", "1")],
+    "global": [("globalThis.x = 1", "1"), ("x", "1")],
+    "name of node": [("const crypto = require('crypto')", None), ("typeof crypto.createHash", "function")],
+    "module": [("const fs = require('fs')", None), ("typeof fs.readFileSync", "function")],
+    "folder": [("require('fs').mkdirSync('sub'); process.chdir('sub')", None), ("require('path').basename(process.cwd())", "sub")],
+    "await": [("const x = await Promise.resolve(1); let y = x + 1", None), ("x + y", "3")],
+    "await in a loop": [("for (const x of [1, 2]) { var last = await x }", None), ("last", "2")],
+    "for await": [("let sum = 0\nfor await (const x of [1, 2]) sum += x", None), ("sum", "3")],
+    "function beside await": [("function f() { return 1 }\nawait f()", "1"), ("f()", "1")],
+    "class beside await": [("class A { m() { return 1 } }\nawait 0", "0"), ("new A().m()", "1")],
+    "no semicolons": [("let x = await 1\nlet y\n;[x].forEach((v) => { y = v })", None), ("y", "1")],
+    "import": [("import fs, { join as j } from 'path'\nimport * as os from 'os'", None), ("j('a', fs.sep) + typeof os.tmpdir", "a/function")],
+    "export": [("export const x = 1\nexport default class A {}\nawait 0", "0"), ("x + typeof A", "1function")],
+    "return": [("if (1) { var x = 1; return }\nx = 2", None), ("x", "1")],
+    "strict": [("'use strict'; let x = 1", None), ("x", "1")],
+    "value": [("[1].map((v) => v + 1)", "[ 2 ]"), ("Promise.resolve(7)", "7"), ("await 8", "8"), ("'a', 'b'", "b")],
+    "no value": [("if (1) { 5 }", None), ("let x = 1", None)],
+    "names": [("typeof require + typeof module.exports + (require.main === module)", "functionobjecttrue")],
+    "dynamic import": [("import('path').then((p) => p.sep)", "/")],
+    "hashbang": [("#!/usr/bin/env node\n6", "6")],
+    "blank": [(" ", None), ("// nothing", None)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_session_keeps_state(session, name):
+    for code, value in KEPT[name]:
+        assert session.value(code) == value
+
+
+ENDS = {
+    "throw": ("x = 1\nthrow new TypeError('t')", 1, "TypeError", 2),
+    "error": ("null.x", 1, "TypeError", 1),
+    "error behind an await": ("await null\nnull.x", 1, "TypeError", 2),
+    "error in a timer": ("setTimeout(() => {\n  null.x\n}, 1)", 1, "TypeError", 2),
+    "rejection": ("Promise.reject(new Error('e'))", 1, "Error", 1),
+    "text": ("throw 'text'", 1, "String", 0),
+    "syntax": ("x = 1\nlet y = ;", 1, "SyntaxError", 2),
+    "module": ("require('no-such')", 1, "Error", 1),
+    "exit": ("process.exit(3)", 3, None, None),
+    "exit that is caught": ("try { process.exit(3) } catch { console.log('no') } finally { console.log('no') }", 3, None, None),
+    "exit in a function": ("(function f() { process.exit(4) })(); console.log('no')", 4, None, None),
+    "exit in a timer": ("setInterval(() => {}, 5); setTimeout(() => process.exit(5), 5)", 5, None, None),
+    "exit behind an await": ("await null; process.exit(6); console.log('no')", 6, None, None),
+    "exit code": ("process.exitCode = 7", 7, None, None),
+    "never done": ("await new Promise(() => {})", 13, None, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_session_goes_on_after(session, name):
+    code, status, kind, line = ENDS[name]
+    session.value("let kept = 1")
+    done = session.run(code)
+    assert (done.exit_code, done.interrupted, done.stdout) == (status, 0, "")
+    assert (done.error and done.error.type, done.error and done.error.line) == (kind, line)
+    assert bool(done.stderr) == (kind is not None or name == "never done")
+    for _ in range(3):
+        assert session.value("kept") == "1"
+
+
+def test_session_prints_errors_as_node(session):
+    done = session.run("1\n  null.x")
+    assert done.stderr.splitlines()[:6] == [
+        "HOME/.main.1.cjs:2",
+        "  null.x",
+        "       ^",
+        "",
+        "TypeError: Cannot read properties of null (reading 'x')",
+        "    at HOME/.main.1.cjs:2:8",
+    ]
+    assert session.run("await 1\n  null.x").stderr.replace("main.2", "main.1") == done.stderr
+
+
+def test_exec_ends_when_its_loop_is_empty(session):
+    done = session.run("setTimeout(() => console.log('late'), 20); 'value'")
+    assert (done.exit_code, done.value, done.stdout) == (0, "value", "late\n")
+    code = "require('child_process').exec('echo child', (e, out) => console.log(out)); 1"
+    assert session.run(code).stdout == "child\n\n"
+    done = session.run("process.once('beforeExit', () => setTimeout(() => console.log('more'), 1))")
+    assert done.stdout == "more\n"
+
+
+def test_input_and_variables_of_one_exec(session):
+    read = "require('fs').readFileSync(0, 'utf8') + process.env.A"
+    assert session.value(read, stdin=b"in", env={"A": "x=y"}) == "inx=y"
+    assert session.value(read) == "undefined"
+    code = "let n = 0; process.stdin.on('data', (d) => { n += d.length }).on('end', () => console.log(n)); 1"
+    assert session.run(code, stdin=b"x" * 3000000).stdout == "3000000\n"
+    assert session.run(code).stdout == "0\n"
+    code = "require('child_process').execFileSync('cat', { stdio: ['inherit', 'pipe'] }).toString()"
+    assert session.value(code, stdin=b"child") == "child"
+    assert os.listdir(session.engine.home) == []
+
+
+def test_streams_that_an_exec_has_ended(session):
+    session.run("process.stdout.end(); process.stderr.destroy()")
+    done = session.run("console.log('out'); console.error('err')")
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+
+
+LOOPS = {
+    "loop": "for (;;);",
+    "loop that catches": "for (;;) { try { for (;;); } catch {} finally {} }",
+    "loop behind an await": "await null; for (;;);",
+    "interval": "setInterval(() => {}, 10)",
+    "promise": "await new Promise((r) => setTimeout(r, 1e6))",
+    "promised timer": "await require('timers/promises').setTimeout(1e6)",
+    "promisified timer": "await require('util').promisify(setTimeout)(1e6)",
+    "server": "require('net').createServer().listen(0, '127.0.0.1')",
+    "child": "require('child_process').spawn('sleep', ['30'], { detached: true })",
+    "worker": "new (require('worker_threads').Worker)('for (; ; );', { eval: true })",
+    "watcher": "require('fs').watch('.')",
+    "listener taken away": "process.removeAllListeners('SIGINT'); setInterval(() => {}, 10)",
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_interrupt(session, name):
+    session.value("let kept = 1")
+    done = session.run_interrupted(LOOPS[name])
+    assert done[:3] == (130, 1, None) and done.error.type == "Interrupted"
+    assert (done.stdout, done.stderr) == ("", "")
+    assert session.value("kept") == "1"
+    session.run("require('child_process').execSync('pkill -P ' + process.pid + ' sleep || true')")
+
+
+def test_interrupt_between_execs(session):
+    for _ in range(3):
+        assert session.value("1") == "1"
+        session.engine.process.send_signal(signal.SIGINT)
+    assert session.value("await 2") == "2"
+
+
+def test_late_callbacks_harm_nobody(session):
+    session.run("process.exit(process.nextTick(() => { throw 1 }))")
+    assert session.run("process.nextTick(() => { throw 1 })").error.message == "1"
+    assert session.run("process.nextTick(() => process.exit(3))").exit_code == 3
+    assert session.run_interrupted("process.nextTick(() => { for (;;); })").exit_code == 130
+    session.run("setTimeout(() => { throw new Error('late') }, 1); setImmediate(() => null.x); null.x")
+    assert session.value("await new Promise((r) => setTimeout(r, 20, 'on'))") == "on"
+
+
+def test_listeners_of_errors_are_the_programs(session):
+    code = "process.on('uncaughtException', (e) => console.log(e.message))\nnull.x"
+    assert session.run(code).stdout == "Cannot read properties of null (reading 'x')\n"
+    session.run("process.removeAllListeners('uncaughtException'); 1")
+    assert session.run("setTimeout(() => null.x)").exit_code == 1
+    assert session.value("1") == "1"
+
+
+def test_what_a_program_forges_harms_itself_alone(session):
+    forged = "const f = (type, id, data) => Buffer.concat([new Uint8Array(new Uint32Array([data.length]).buffer), new Uint8Array(new Uint16Array([type, 0]).buffer), new Uint8Array(new Uint32Array([id]).buffer), data])\n"
+    code = "require('fs').writeSync(15, f(16, 1, Buffer.from('lie')))\nrequire('fs').writeSync(15, f(19, 1, Buffer.alloc(8)))\n'truth'"
+    session.send(forged + code)
+    assert session.done().value == "lie"
+    assert session.done().value == "truth"  # its own end, which the engine does not wait for
+    assert session.value("1") == "1"
+
+
+def test_no_child_of_a_session_has_the_channel(session):
+    code = "require('child_process').execSync('ls /proc/self/fd', { stdio: ['inherit', 'pipe'] }).toString()"
+    assert session.value(code, stdin=b"x") == "0\n1\n2\n3\n"
+
+
+def test_descriptor_that_comes_with_a_session_is_dropped(start):
+    engine = start()
+    reading, writing = os.pipe()
+    socket.send_fds(engine.channel, [channel.frame(SESSION, b"/x\0", 0)], [writing])
+    os.close(writing)
+    session = Session.__new__(Session)
+    session.engine, session.number = engine, 0
+    assert session.value("1") == "1"
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
+@pytest.mark.parametrize(
+    "data, status", [(b"", 0), (b"x", 125), (channel.frame(99, b"1"), 125)]
+)
+def test_end_of_a_session(session, data, status):
+    session.value("1")
+    session.engine.channel.sendall(data)
+    session.engine.channel.shutdown(socket.SHUT_WR)
+    assert session.engine.process.wait(timeout=DEADLINE_SECONDS) == status
+
+
+def test_idle_session_takes_no_time(session):
+    session.value("1")
+
+    def used():
+        fields = Path(f"/proc/{session.engine.process.pid}/stat").read_text().rsplit(")")[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = used()
+    assert not select.select([session.engine.channel], [], [], 1)[0]
+    assert used() - before <= 2
+
+
+def test_a_thousand_execs(session):
+    session.value("let x = 0")
+
+    def resident():
+        code = "for (let i = 0; i < 5; i++) await null; process.memoryUsage().rss"
+        return int(session.value(code))
+
+    for i in range(300):
+        session.value(f"let v = {i}; x += 1")
+    before = resident()
+    for i in range(700):
+        session.value(f"let v = {i}; x += await 1")
+    assert session.value("x") == "1000"
+    assert resident() < before + (24 << 20)
+    assert len(os.listdir(f"/proc/{session.engine.process.pid}/fd")) < 40

@@ -109,7 +109,10 @@ class Session:
         self.send(f"echo ready >{self.home}/fifo; " + code)
         self.wait_for_output("ready\n")
         (self.home / "fifo").unlink()
-        self.interrupt()
+        for _ in range(DEADLINE_SECONDS):
+            self.interrupt()
+            if select.select([self.channel], [], [], 1)[0]:
+                break
         return self.done()
 
 
