@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session: session.c opens and closes it, and gives each exec its turn; session_exec.c has
+ * the exec whose turn it is.
+ */
+#pragma once
+
+#include "backend.h"
+#include "base/attrs.h"
+#include "capture.h"
+#include "scheduler.h"
+
+#include <pthread.h>
+
+struct hutch_session {
+    struct hutch_engine *engine;
+    const struct backend_ops *ops;
+    struct cell *cell;
+    struct ticket ticket;
+    enum hutch_language language;
+    bool checkpoints;
+    double idle_seconds, lifetime_seconds;
+    char id[33];
+    pthread_mutex_t lock;
+    pthread_cond_t turn_ended;
+    uint64_t next_turn, turn; /* given to who comes; whose it is */
+    uint64_t idle_from_ns, end_ns;
+    bool executing;
+    struct hutch_error end; /* code != 0: it is over */
+    /* Of who has the turn: */
+    uint32_t exec_id, layers;
+    pid_t pid;
+    uint64_t told_cpu_ns;      /* of execs of this interpreter, in results */
+    bool restored, state_lost; /* since the last result */
+    struct capture late;
+};
+
+/* An error after which there is no session any more: what comes later is not started. Returns
+ * its code. */
+int session_end(struct hutch_session *session, const struct hutch_error *err);
+
+/* One exec, by who has the turn; request and options are as this version knows them, called_ns
+ * is when the caller came. Errors as of hutch_session_exec. */
+MUST_CHECK int session_exec(struct hutch_session *session, const struct hutch_request *request,
+                            const struct hutch_run_options *options, uint64_t called_ns,
+                            hutch_result **ret_result, struct hutch_error *err);

@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One exec of a session, on the thread of the caller whose turn it is.
+ *
+ * It ends with the runner's DONE, which is a claim of what runs in the cell, or with
+ * the end of the interpreter, which is the kernel's word. Then the pipes are read empty,
+ * without waiting for their end: what an exec leaves running may hold them open.
+ */
+#include "session.h"
+
+#include "base/base64.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "engine.h"
+#include "gate.h"
+#include "outcome.h"
+#include "report.h"
+#include "request.h"
+#include "result.h"
+#include "tidy.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+/* How long something that is due is waited for before it counts as broken. */
+#define START_NS (900 * NS_PER_SECOND)
+#define GRACE_NS (60 * NS_PER_SECOND)
+#define READY_NS NS_PER_SECOND     /* for a copy to take over */
+#define INTERRUPT_NS NS_PER_SECOND /* between interrupt and kill, of a cancelled exec */
+
+/* One exec on its way. */
+struct exec {
+    struct hutch_session *session;
+    struct hutch_request request;
+    const struct hutch_run_options *options;
+    struct capture out, err;
+    struct reports reports;
+    struct buf env, gate, code; /* payloads of frames */
+    struct cell_exit exit;
+    bool has_ended, interrupted, timed_out, stopped, cancelled;
+    uint64_t called_ns, begin_ns;
+};
+
+static uint64_t process_time_ns(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec now;
+
+    if (pid <= 0 || clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &now) < 0)
+        return 0;
+    return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
+}
+
+/* ---- events -------------------------------------------------------------- */
+
+static int take_output(struct exec *exec, struct capture *capture, enum hutch_stream stream,
+                       const struct cell_event *event, struct hutch_error *err)
+{
+    if (exec->options && exec->options->on_output)
+        exec->options->on_output(exec->options->user, stream, event->data, event->length);
+    if (capture_add(capture, event->data, event->length, err) < 0)
+        return err->code;
+    if (capture->total > LIMIT_OUTPUT_HARD_BYTES && !exec->stopped) {
+        exec->stopped = true;
+        exec->session->ops->cell_stop(exec->session->cell);
+    }
+    return 0;
+}
+
+static int take_report(struct exec *exec, const struct report *report, struct hutch_error *err)
+{
+    struct wire_done done;
+
+    if (report->type == WIRE_READY)
+        return 0;
+    if (report->type != WIRE_DONE)
+        return reports_add(&exec->reports, report, err);
+    if (report->length != sizeof(done))
+        return 0;
+    memcpy(&done, report->data, sizeof(done));
+    exec->has_ended = true;
+    exec->interrupted = done.interrupted != 0;
+    exec->exit = (struct cell_exit){
+        .wait_status = W_EXITCODE(done.exit_code & 0xff, 0),
+        .duration_ns = clock_now_ns() - exec->begin_ns,
+    };
+    return 0;
+}
+
+/* Waits until the session goes on after an interpreter's death. 1: this one is dead, too. */
+static int await_start(struct hutch_session *session, bool resumed, struct hutch_error *err)
+{
+    uint64_t deadline_ns = clock_after_ns(resumed ? READY_NS : START_NS);
+    bool started = false, ready = !resumed;
+
+    while (!started || !ready) {
+        struct cell_event event;
+        if (session->ops->cell_next_event(session->cell, deadline_ns, -1, &event, err) < 0)
+            return err->code;
+        if (event.type == CELL_QUIET)
+            return err_set(err, HUTCH_ERR_HELPER, "the interpreter did not take over in time");
+        if (event.type == CELL_EXITED)
+            return 1;
+        if (event.type == CELL_STARTED) {
+            session->pid = event.pid;
+            session->layers = event.layers;
+            started = true;
+        } else if (event.type == CELL_REPORT && event.report.type == WIRE_READY) {
+            ready = true;
+        }
+    }
+    return 0;
+}
+
+/* A copy that does not take over is killed. */
+static int await_end(struct hutch_session *session, struct hutch_error *err)
+{
+    uint64_t deadline_ns = clock_after_ns(GRACE_NS);
+    struct cell_event event = {.type = CELL_QUIET};
+
+    session->ops->cell_stop(session->cell);
+    while (event.type != CELL_EXITED) {
+        if (session->ops->cell_next_event(session->cell, deadline_ns, -1, &event, err) < 0)
+            return err->code;
+        if (event.type == CELL_QUIET)
+            return err_set(err, HUTCH_ERR_HELPER, "the session's interpreter does not end");
+    }
+    return 0;
+}
+
+/* The interpreter is dead: goes on with the copy, else with a new one. */
+static int go_on(struct hutch_session *session, bool has_copy, struct hutch_error *err)
+{
+    const struct backend_ops *ops = session->ops;
+    struct hutch_error late;
+
+    if (has_copy && ops->session_resume(session->cell, err) == 0) {
+        int started = await_start(session, true, &late);
+        if (started == 0) {
+            session->restored = true;
+            return 0;
+        }
+        if (started < 0 && await_end(session, err) < 0)
+            return err->code;
+    }
+    session->restored = false;
+    session->state_lost = true;
+    if (ops->session_relaunch(session->cell, session->checkpoints, err) < 0)
+        return err->code;
+    int started = await_start(session, false, err);
+    return started > 0 ? err_set(err, HUTCH_ERR_HELPER, "the new interpreter ended at once")
+                       : started;
+}
+
+/* What has come since the exec before, without waiting. */
+static int take_late(struct hutch_session *session, struct hutch_error *err)
+{
+    struct cell_event event;
+
+    for (;;) {
+        if (session->ops->cell_next_event(session->cell, 0, -1, &event, err) < 0)
+            return err->code;
+        switch (event.type) {
+        case CELL_QUIET:
+            return 0;
+        case CELL_STDOUT:
+        case CELL_STDERR:
+            if (session->late.total < LIMIT_OUTPUT_HARD_BYTES &&
+                capture_add(&session->late, event.data, event.length, err) < 0)
+                return err->code;
+            break;
+        case CELL_EXITED:
+            if (go_on(session, event.exit.has_copy, err) < 0)
+                return err->code;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* ---- the frames of an exec ------------------------------------------------ */
+
+static int send_frame(struct exec *exec, enum wire_type type, uint16_t flags,
+                      const struct buf *payload, struct hutch_error *err)
+{
+    struct hutch_session *session = exec->session;
+
+    if (buf_check(payload, err) < 0)
+        return err->code;
+    return session->ops->cell_send(session->cell, type, flags, payload->data, payload->length, err);
+}
+
+static void append_env(struct exec *exec, struct buf *text)
+{
+    for (size_t i = 0; i < exec->request.env_count; i++) {
+        buf_appendf(text, "%s=%s", exec->request.env[i].name, exec->request.env[i].value);
+        buf_append(text, "", 1);
+    }
+}
+
+/* For bash, in texts that end in NUL: see wire.h. */
+static int send_to_shell(struct exec *exec, struct hutch_error *err)
+{
+    const struct hutch_request *request = &exec->request;
+
+    buf_appendf(&exec->env, "%" PRIu32, exec->session->exec_id);
+    buf_append(&exec->env, "", 1);
+    buf_appendf(&exec->env, "%zu", request->env_count);
+    buf_append(&exec->env, "", 1);
+    append_env(exec, &exec->env);
+    base64_append(&exec->env, request->stdin_data, request->stdin_length);
+    buf_append(&exec->env, "", 1);
+    if (request->tidy)
+        tidy_code(request->code, request->code_length, language_name(request->language),
+                  &exec->code);
+    else
+        buf_append(&exec->code, request->code, request->code_length);
+    buf_append(&exec->code, "", 1);
+    if (send_frame(exec, WIRE_TEXT, 0, &exec->env, err) < 0)
+        return err->code;
+    return send_frame(exec, WIRE_TEXT, 0, &exec->code, err);
+}
+
+static int send_code(struct exec *exec, struct hutch_error *err)
+{
+    const struct hutch_request *request = &exec->request;
+    struct hutch_session *session = exec->session;
+
+    if (!request->tidy)
+        return session->ops->cell_send(session->cell, WIRE_RUN, 0, request->code,
+                                       request->code_length, err);
+    tidy_code(request->code, request->code_length, language_name(request->language), &exec->code);
+    return send_frame(exec, WIRE_RUN, WIRE_RUN_TIDY, &exec->code, err);
+}
+
+static int send_frames(struct exec *exec, struct hutch_error *err)
+{
+    const struct hutch_request *request = &exec->request;
+    struct hutch_session *session = exec->session;
+
+    append_env(exec, &exec->env);
+    if (request->env_count > 0 && send_frame(exec, WIRE_ENV, 0, &exec->env, err) < 0)
+        return err->code;
+    if (request->gate) {
+        uint16_t flags = gate_append(request->gate, &exec->gate);
+        if (send_frame(exec, WIRE_GATE, flags, &exec->gate, err) < 0)
+            return err->code;
+    }
+    if (request->stdin_length > 0 &&
+        session->ops->cell_send(session->cell, WIRE_STDIN, 0, request->stdin_data,
+                                request->stdin_length, err) < 0)
+        return err->code;
+    return send_code(exec, err);
+}
+
+/* ---- an exec --------------------------------------------------------------- */
+
+/* One event; *ret_quiet says that none came until the deadline. */
+static int take_event(struct exec *exec, uint64_t deadline_ns, int cancel, bool *ret_quiet,
+                      struct hutch_error *err)
+{
+    struct hutch_session *session = exec->session;
+    struct cell_event event;
+
+    *ret_quiet = false;
+    if (session->ops->cell_next_event(session->cell, deadline_ns, cancel, &event, err) < 0)
+        return err->code;
+    switch (event.type) {
+    case CELL_STDOUT:
+        return take_output(exec, &exec->out, HUTCH_STDOUT, &event, err);
+    case CELL_STDERR:
+        return take_output(exec, &exec->err, HUTCH_STDERR, &event, err);
+    case CELL_REPORT:
+        return take_report(exec, &event.report, err);
+    case CELL_TIME_UP:
+        exec->timed_out = true;
+        return 0;
+    case CELL_QUIET:
+        *ret_quiet = true;
+        return 0;
+    case CELL_EXITED:
+        exec->exit = event.exit;
+        exec->exit.duration_ns = clock_now_ns() - exec->begin_ns;
+        exec->has_ended = true;
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* A cancelled exec is interrupted, and then killed; deadline_ns is for the next of it. */
+static int cancel(struct exec *exec, uint64_t *deadline_ns)
+{
+    struct hutch_session *session = exec->session;
+
+    if (exec->cancelled)
+        session->ops->cell_stop(session->cell);
+    else
+        session->ops->session_interrupt(session->cell);
+    *deadline_ns = clock_after_ns(exec->cancelled ? GRACE_NS : INTERRUPT_NS);
+    exec->cancelled = true;
+    return 0;
+}
+
+/* Until the exec has ended. 1: its interpreter is dead. */
+static int await_done(struct exec *exec, struct hutch_error *err)
+{
+    uint64_t limit_ns = (uint64_t)(exec->request.timeout_seconds * (double)NS_PER_SECOND);
+    uint64_t deadline_ns = clock_after_ns(limit_ns + GRACE_NS);
+    int token = cancel_fd(exec->options ? exec->options->cancel : NULL);
+    bool is_quiet, is_killed = false;
+
+    while (!exec->has_ended) {
+        int code = take_event(exec, deadline_ns, exec->cancelled ? -1 : token, &is_quiet, err);
+        if (code == HUTCH_ERR_CANCELLED || (is_quiet && exec->cancelled && !is_killed)) {
+            is_killed = exec->cancelled;
+            cancel(exec, &deadline_ns);
+        } else if (code < 0) {
+            return code;
+        } else if (is_quiet) {
+            return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor let the deadline pass");
+        } else if (code > 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* What is in the pipes already, and what the supervisor has said before the end. 1: the
+ * interpreter has died as well. */
+static int drain(struct exec *exec, struct hutch_error *err)
+{
+    struct cell_exit exit = exec->exit;
+    bool is_quiet = false;
+    int dead = 0;
+
+    while (!is_quiet) {
+        int code = take_event(exec, 0, -1, &is_quiet, err);
+        if (code < 0)
+            return code;
+        dead |= code;
+    }
+    if (dead)
+        exit.has_copy = exec->exit.has_copy;
+    exec->exit = exit;
+    return dead;
+}
+
+static int run_exec(struct exec *exec, struct hutch_error *err)
+{
+    struct hutch_session *session = exec->session;
+    uint64_t limit_ns = (uint64_t)(exec->request.timeout_seconds * (double)NS_PER_SECOND);
+
+    if (take_late(session, err) < 0)
+        return session_end(session, err);
+    uint64_t cpu_ns = process_time_ns(session->pid);
+    exec->begin_ns = clock_now_ns();
+    if (session->ops->session_begin(session->cell, ++session->exec_id, limit_ns, err) < 0)
+        return session_end(session, err);
+    int code = session->language == HUTCH_SHELL ? send_to_shell(exec, err) : send_frames(exec, err);
+    int dead = code == 0 ? await_done(exec, err) : code;
+    bool by_report = dead == 0;
+    if (by_report && session->ops->session_done(session->cell, err) < 0)
+        dead = err->code;
+    if (by_report)
+        exec->exit.cpu_ns = process_time_ns(session->pid) - cpu_ns;
+    else if (dead > 0) /* what the supervisor tells is of all execs of the interpreter */
+        exec->exit.cpu_ns -= session->told_cpu_ns < exec->exit.cpu_ns ? session->told_cpu_ns : 0;
+    session->told_cpu_ns = by_report ? session->told_cpu_ns + exec->exit.cpu_ns : 0;
+    int drained = dead >= 0 ? drain(exec, err) : dead;
+    if (drained >= 0 && (dead > 0 || drained > 0))
+        drained = go_on(session, exec->exit.has_copy, err);
+    if (drained < 0) {
+        err_mark_maybe_ran(err);
+        return session_end(session, err);
+    }
+    return 0;
+}
+
+/* ---- the result -------------------------------------------------------------- */
+
+static int take_late_text(struct hutch_session *session, struct hutch_result *result,
+                          struct hutch_error *err)
+{
+    bool truncated;
+
+    if (session->late.total == 0)
+        return 0;
+    if (capture_finish(&session->late, HUTCH_TEXT, &result->late_text, &truncated, err) < 0)
+        return err->code;
+    capture_init(&session->late, LIMIT_LATE_BYTES);
+    return 0;
+}
+
+static int judge(struct exec *exec, struct hutch_result *result, struct hutch_error *err)
+{
+    struct reports *reports = &exec->reports;
+    struct outcome_facts facts = {
+        .exit = &exec->exit,
+        .request = &exec->request,
+        .claim = reports->claim.present ? &reports->claim : NULL,
+        .refusal = reports->refusal.present ? &reports->refusal : NULL,
+        .stderr_text = &result->stderr_text,
+    };
+
+    if (exec->timed_out)
+        exec->exit.end = CELL_END_TIMEOUT;
+    if (outcome_judge(&facts, result, err) < 0)
+        return err->code;
+    result_take_rich(result, &exec->reports.rich);
+    return result_set_value(result, reports->value.data, reports->value.length, err);
+}
+
+static int fill_result(struct exec *exec, struct hutch_result *result, struct hutch_error *err)
+{
+    struct hutch_session *session = exec->session;
+    bool out_truncated, err_truncated;
+
+    result->in_session = true;
+    result->restored = session->restored;
+    result->state_lost = session->state_lost;
+    session->restored = session->state_lost = false;
+    result->stdout_bytes = exec->out.total;
+    result->stderr_bytes = exec->err.total;
+    if (capture_finish(&exec->out, exec->request.output_encoding, &result->stdout_text,
+                       &out_truncated, err) < 0 ||
+        capture_finish(&exec->err, exec->request.output_encoding, &result->stderr_text,
+                       &err_truncated, err) < 0 ||
+        take_late_text(session, result, err) < 0)
+        return err->code;
+    result->truncated = out_truncated || err_truncated;
+    result->layers = session->layers;
+    result->duration_ms = (double)exec->exit.duration_ns / (double)NS_PER_MS;
+    result->cpu_ms = (double)exec->exit.cpu_ns / (double)NS_PER_MS;
+    result->queue_ms = (double)(exec->begin_ns - exec->called_ns) / (double)NS_PER_MS;
+    result->peak_memory_bytes = exec->exit.peak_memory_bytes;
+    return judge(exec, result, err);
+}
+
+static int exec_to_result(struct exec *exec, hutch_result **ret_result, struct hutch_error *err)
+{
+    struct hutch_session *session = exec->session;
+    struct hutch_result *result = NULL;
+
+    if (result_new(&exec->request, session->ops->name, &result, err) < 0)
+        return err->code;
+    int code = random_id(result->run_id, err);
+    if (code == 0)
+        code = run_exec(exec, err);
+    if (code == 0 && fill_result(exec, result, err) < 0) {
+        err_mark_maybe_ran(err);
+        code = err->code;
+    }
+    if (code == 0 && exec->cancelled) {
+        code = err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller%s",
+                       result->state_lost ? "; the session's state is lost"
+                       : result->restored ? "; the session went on from its checkpoint"
+                                          : "");
+        err_mark_maybe_ran(err);
+    }
+    if (code < 0) {
+        hutch_result_free(result);
+        return code;
+    }
+    *ret_result = result;
+    return 0;
+}
+
+static void exec_done(struct exec *exec)
+{
+    capture_done(&exec->out);
+    capture_done(&exec->err);
+    reports_done(&exec->reports);
+    buf_done(&exec->env);
+    buf_done(&exec->gate);
+    buf_done(&exec->code);
+}
+
+int session_exec(struct hutch_session *session, const struct hutch_request *request,
+                 const struct hutch_run_options *options, uint64_t called_ns,
+                 hutch_result **ret_result, struct hutch_error *err)
+{
+    struct exec exec = {
+        .session = session,
+        .request = *request,
+        .options = options,
+        .env = BUF_MAX(WIRE_MAX_ENV + WIRE_MAX_STDIN * 2),
+        .gate = BUF_MAX(WIRE_MAX_GATE),
+        .code = BUF_MAX(LIMIT_CODE_BYTES + 1),
+        .called_ns = called_ns,
+    };
+
+    capture_init(&exec.out, request->max_output_bytes);
+    capture_init(&exec.err, request->max_output_bytes);
+    reports_init(&exec.reports, request->gate != NULL);
+    int code = exec_to_result(&exec, ret_result, err);
+    exec_done(&exec);
+    return code;
+}
