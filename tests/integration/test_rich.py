@@ -171,6 +171,16 @@ def test_cjk_text_has_its_characters(engine):
     assert result["value"] == "('sans-serif', 'DejaVuSans.ttf')"
 
 
+def test_the_list_of_fonts_is_made_already(engine):
+    """Else matplotlib says that it generated one, and the figure takes longer."""
+    result = ask(engine, "import logging, os, matplotlib\n"
+                 "logging.basicConfig(level='INFO', format='%(name)s %(message)s')\n" + PLT +
+                 "plt.plot([1])\nfolder = matplotlib.get_cachedir() + '/'\n"
+                 "[os.readlink(folder + name)[:25] for name in os.listdir(folder)]")
+    assert (result["error"], result["stderr"], len(widths(result))) == (None, "", 1)
+    assert result["value"] == "['/usr/lib/hutch/matplotlib']"
+
+
 def test_a_folder_of_the_name_matplotlib(cold):
     code = "import os\nos.mkdir('matplotlib')\nfor n in ('__init__', 'pyplot'):\n" \
         "    open(f'matplotlib/{n}.py', 'w').write('x = 5')\nimport matplotlib.pyplot as p\np.x"

@@ -21,9 +21,11 @@
 #include "acorn.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "cjk_font.h"
 #include "folder.h"
 #include "tree_bash.h"
 #include "tree_build.h"
+#include "tree_fonts.h"
 #include "tree_tables.h"
 
 #include <fcntl.h>
@@ -328,11 +330,15 @@ static void append_below(struct buf *manifest, const char *folder, const char *n
 static void append_python(struct buf *manifest, const struct tree_spec *spec,
                           const struct python_info *python)
 {
+    static const char *const fonts[] = {TREE_FONTS_DEJAVU, TREE_FONTS_LYX, CJK_FONTS};
+
     append_below(manifest, spec->helper_dir, "runner.py");
     append_below(manifest, spec->helper_dir, "hutch_zygote.abi3.so");
     append_below(manifest, python->prefix, "pyvenv.cfg");
     for (size_t i = 0; i < python->path.count; i++)
         append_input(manifest, python->path.items[i]);
+    for (size_t i = 0; i < ARRAY_LENGTH(fonts); i++)
+        append_input(manifest, fonts[i]);
 }
 
 static void append_node(struct buf *manifest, const struct tree_spec *spec,

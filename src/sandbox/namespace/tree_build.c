@@ -4,10 +4,12 @@
 
 #include "acorn.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/limits.h"
 #include "cjk_font.h"
 #include "elf.h"
 #include "folder.h"
+#include "tree_fonts.h"
 #include "tree_libs.h"
 #include "tree_tables.h"
 
@@ -18,7 +20,8 @@
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 
-#define PROCESSORS_MAX 1024 /* folders below cpu/ */
+#define FONTS_NS (30 * NS_PER_SECOND) /* for matplotlib to look at them */
+#define PROCESSORS_MAX 1024           /* folders below cpu/ */
 
 static int make_folder(int dir_fd, const char *name, struct hutch_error *err)
 {
@@ -309,6 +312,20 @@ static int copy_fonts(struct copier *copier, struct hutch_error *err)
     return error < 0 ? error : 0;
 }
 
+static int make_font_list(struct copier *copier, const struct tree_spec *spec,
+                          struct hutch_error *err)
+{
+    auto_font_list struct font_list list = FONT_LIST_NONE;
+    char path[PATH_MAX];
+
+    if (font_list_make(spec->interpreter, clock_after_ns(FONTS_NS), &list, err) < 0)
+        return err->code;
+    if (list.name[0] == '\0')
+        return 0;
+    snprintf(path, sizeof(path), "%s/%s", TREE_FONT_LISTS, list.name);
+    return copier_content(copier, path, list.content.data, list.content.length, err);
+}
+
 static int copy_python(struct copier *copier, const struct tree_spec *spec,
                        const struct python_info *python, struct hutch_error *err)
 {
@@ -329,7 +346,9 @@ static int copy_python(struct copier *copier, const struct tree_spec *spec,
             copier_content(copier, TREE_RUNNER, python->runner.data, python->runner.length, err);
     if (error >= 0)
         error = copy_helper(copier, spec, "hutch_zygote.abi3.so", TREE_ZYGOTE_MODULE, err);
-    return error < 0 ? error : copy_fonts(copier, err);
+    if (error >= 0)
+        error = copy_fonts(copier, err);
+    return error < 0 ? error : make_font_list(copier, spec, err);
 }
 
 static int copy_acorn(struct copier *copier, struct hutch_error *err)

@@ -2,6 +2,8 @@
 /* See tree_tables.h. */
 #include "tree_tables.h"
 
+#include "tree_fonts.h"
+
 #include "tree_libs.h"
 
 const char *const tree_folders[] = {
@@ -16,6 +18,7 @@ const char *const tree_folders[] = {
     "/etc",
     "/usr/bin",
     "/usr/lib/hutch",
+    TREE_FONT_LISTS,
     "/var",
     NULL,
 };
@@ -77,8 +80,8 @@ const struct tree_data tree_data[] = {
     /* data that Debian's packages keep outside the Python folders */
     {.path = "/etc/matplotlibrc", .python_only = true},
     {.path = "/usr/share/matplotlib", .python_only = true},
-    {.path = "/usr/share/fonts/truetype/dejavu", .python_only = true},
-    {.path = "/usr/share/fonts/truetype/lyx", .python_only = true},
+    {.path = TREE_FONTS_DEJAVU, .python_only = true},
+    {.path = TREE_FONTS_LYX, .python_only = true},
     {.path = NULL},
 };
 

@@ -14,7 +14,7 @@
 #define TREE_NODE_RUNNER "/usr/lib/hutch/runner.cjs"
 #define TREE_SHELL_RUNNER "/usr/lib/hutch/runner.sh"
 #define TREE_NODE_PARK "/usr/lib/hutch/hutch_park.node" /* beside the runner, which loads it */
-#define TREE_SHELL_RUNNER "/usr/lib/hutch/runner.sh"
+#define TREE_FONT_LISTS "/usr/lib/hutch/matplotlib"     /* runner.py knows it */
 #define TREE_ACORN "/usr/lib/hutch/acorn.js"
 
 /* Folders that the launcher mounts on, or that programs expect to be there. */
