@@ -797,7 +797,6 @@ class Rich:
 
     def __init__(self):
         self.channel = None
-        self.pyplot = None  # the module whose show() is ours
         self.figures_shown = []  # that are still open
 
     def begin(self, channel):
@@ -873,7 +872,6 @@ class Rich:
             self.send("image/png", file.getvalue())
 
     def take_show(self, pyplot):
-        self.pyplot = pyplot
         plain_show = pyplot.show
 
         def show(*args, **kwargs):

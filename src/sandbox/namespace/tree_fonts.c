@@ -15,7 +15,7 @@
 
 /* Arguments: folders and files. Prints the list's name, NUL, and the list. */
 static const char script[] =
-    "import importlib.util, os, sys, tempfile\n"
+    "import importlib.util, os, pathlib, sys, tempfile\n"
     "if importlib.util.find_spec('matplotlib') is None: sys.exit(99)\n"
     "walk, os.environ['PATH'] = os.walk, '/nonexistent'\n"
     "with tempfile.TemporaryDirectory() as folder:\n"
@@ -29,9 +29,9 @@ static const char script[] =
     "        found = find([a for a in sys.argv[1:] if os.path.isdir(a)], fontext)\n"
     "        return sorted(found) + [a for a in sys.argv[1:] if os.path.isfile(a)]\n"
     "    fonts.findSystemFonts = find_in_tree\n"
-    "    path = os.path.join(folder, 'list')\n"
-    "    fonts.json_dump(fonts.FontManager(), path)\n"
-    "    content = open(path, 'rb').read()\n"
+    "    path = pathlib.Path(folder, 'list')\n"
+    "    fonts.json_dump(fonts.FontManager(), str(path))\n"
+    "    content = path.read_bytes()\n"
     "name = '" NAME_PREFIX "v%s.json' % (fonts.FontManager.__version__,)\n"
     "sys.stdout.buffer.write(name.encode() + b'\\0' + content)\n";
 
