@@ -17,7 +17,7 @@ union packet {
     struct proto_hello hello;
     struct proto_start start;
     struct proto_event event;
-    struct proto_order stop;
+    struct proto_order order;
     char bytes[sizeof(struct proto_hello) + sizeof(struct proto_event)];
 };
 
@@ -61,14 +61,19 @@ static void check_event(struct proto_event *event, size_t length)
         assert(event->error.code < 0);
         assert(strcmp(hutch_error_name(event->error.code), "unknown") != 0);
         return;
+    case PROTO_TIME_UP:
+        return;
     }
     abort(); /* it was taken, and has no type */
 }
 
-static void check_stop(const struct proto_order *stop, size_t length)
+static void check_order(const struct proto_order *order, size_t length, size_t fd_count)
 {
-    if (proto_is_order(stop, length, 0))
-        assert(length == sizeof(*stop) && stop->end <= PROTO_END_OUTPUT);
+    if (!proto_is_order(order, length, fd_count))
+        return;
+    assert(length == sizeof(*order) && order->end <= PROTO_END_OUTPUT);
+    assert(order->type < PROTO_ORDER_COUNT && fd_count <= PROTO_ORDER_FDS_MAX);
+    assert(fd_count > 0 || (order->type != PROTO_FILES && order->type != PROTO_COPIES));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -89,6 +94,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (which == 2)
         check_event(&packet.event, length);
     else
-        check_stop(&packet.stop, length);
+        check_order(&packet.order, length, fd_count);
     return 0;
 }
