@@ -2,6 +2,7 @@
 /* See json.h; the reader is json_read.c. */
 #include "json.h"
 
+#include "parse.h"
 #include "utf8.h"
 
 #include <inttypes.h>
@@ -112,6 +113,60 @@ void json_append_text(struct buf *out, const char *text)
         json_append_string(out, text, strlen(text));
     else
         buf_append_text(out, "null");
+}
+
+static void append_value(struct buf *out, const json_t *value, size_t depth);
+
+static void append_array(struct buf *out, const json_t *array, size_t depth)
+{
+    buf_append_text(out, "[");
+    for (size_t i = 0; i < json_array_size(array) && out->failure == BUF_OK; i++) {
+        buf_append_text(out, i > 0 ? "," : "");
+        append_value(out, json_array_get(array, i), depth);
+    }
+    buf_append_text(out, "]");
+}
+
+static void append_object(struct buf *out, const json_t *object, size_t depth)
+{
+    json_t *members = (json_t *)object; /* is not changed by being walked through */
+    const char *comma = "";
+
+    buf_append_text(out, "{");
+    for (void *at = json_object_iter(members); at && out->failure == BUF_OK;
+         at = json_object_iter_next(members, at)) {
+        buf_append_text(out, comma);
+        json_append_text(out, json_object_iter_key(at));
+        buf_append_text(out, ":");
+        append_value(out, json_object_iter_value(at), depth);
+        comma = ",";
+    }
+    buf_append_text(out, "}");
+}
+
+static void append_value(struct buf *out, const json_t *value, size_t depth)
+{
+    if (depth == JSON_DEPTH_MAX && (json_is_object(value) || json_is_array(value)))
+        out->failure = BUF_TOO_LONG;
+    else if (json_is_object(value))
+        append_object(out, value, depth + 1);
+    else if (json_is_array(value))
+        append_array(out, value, depth + 1);
+    else if (json_is_string(value))
+        json_append_string(out, json_string_value(value), json_string_length(value));
+    else if (json_is_integer(value))
+        buf_appendf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (json_is_real(value))
+        buf_append_text(out, number_exact(json_real_value(value)).text);
+    else
+        buf_append_text(out, json_is_true(value)    ? "true"
+                             : json_is_false(value) ? "false"
+                                                    : "null");
+}
+
+void json_append_value(struct buf *out, const json_t *value)
+{
+    append_value(out, value, 0);
 }
 
 void json_append_ms(struct buf *out, double ms)

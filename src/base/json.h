@@ -38,6 +38,19 @@
 MUST_CHECK int json_read(const char *text, size_t length, size_t max_bytes, json_t **ret_value,
                          struct hutch_error *err);
 
+/* What json_read_prefix takes beyond that, by choice: for what models write and what
+ * servers make of it. */
+#define JSON_TAKE_TWICE 1u    /* the same member twice: the last one counts */
+#define JSON_TAKE_BIG 2u      /* a whole number over 64 bits: read as a real one */
+#define JSON_TAKE_CONTROLS 4u /* control characters in strings, as themselves */
+
+/* Reads the value that a text begins with, after blanks; what follows it is not looked at.
+ * take: JSON_TAKE_ bits. *ret_at becomes the offset behind the value; after an error it is
+ * the place of that, the text's length where the text ends too early. The message says the
+ * place too, as that of json_read. *ret_value is the caller's. Errors: INVALID, NO_MEMORY. */
+MUST_CHECK int json_read_prefix(const char *text, size_t length, unsigned take, size_t *ret_at,
+                                json_t **ret_value, struct hutch_error *err);
+
 /* Whether a text is one JSON value of RFC 8259, nested no deeper than JSON_DEPTH_MAX. It
  * takes no memory, for texts that are foreign and long. Unlike json_read it says nothing
  * about names that occur twice, the range of numbers and UTF-8. */
@@ -53,6 +66,11 @@ void json_append_string(struct buf *out, const char *data, size_t length);
 
 /* The same of a string; null for NULL. */
 void json_append_text(struct buf *out, const char *text);
+
+/* Appends a value as compact JSON, members in their order; a real number with as many
+ * digits as it takes to read the same one again. A value that is nested deeper than
+ * JSON_DEPTH_MAX fails the buffer. */
+void json_append_value(struct buf *out, const json_t *value);
 
 /* Appends a time in ms with three decimals; 0 for what is no time. */
 void json_append_ms(struct buf *out, double ms);

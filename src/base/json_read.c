@@ -19,6 +19,7 @@ struct reader {
     size_t length;
     size_t at; /* read up to here */
     size_t depth;
+    unsigned take; /* JSON_TAKE_ bits */
     struct hutch_error *err;
 };
 
@@ -184,8 +185,9 @@ static bool read_escape(struct reader *reader, struct buf *out)
 /* How many bytes stand for themselves from here. */
 static size_t plain(const struct reader *reader)
 {
+    unsigned char lowest = reader->take & JSON_TAKE_CONTROLS ? 0 : 0x20;
     size_t end = reader->at;
-    while (end < reader->length && (unsigned char)reader->text[end] >= 0x20 &&
+    while (end < reader->length && (unsigned char)reader->text[end] >= lowest &&
            reader->text[end] != '"' && reader->text[end] != '\\')
         end++;
     return end - reader->at;
@@ -299,6 +301,8 @@ static json_t *read_number(struct reader *reader)
 
     json_int_t value;
     if (!whole_number(reader->text + from, reader->at - from, &value)) {
+        if (reader->take & JSON_TAKE_BIG)
+            return read_real(reader, from);
         err_set(reader->err, HUTCH_ERR_INVALID, "%s is a whole number over 64 bits",
                 quote_bytes(reader->text + from, reader->at - from).text);
         reader->at = from;
@@ -348,7 +352,7 @@ static bool read_name(struct reader *reader, const json_t *object, struct buf *n
         return false;
     if (strlen(name->data) != name->length)
         err_set(reader->err, HUTCH_ERR_INVALID, "NUL in the name of a member");
-    else if (json_object_get(object, name->data))
+    else if (!(reader->take & JSON_TAKE_TWICE) && json_object_get(object, name->data))
         err_set(reader->err, HUTCH_ERR_INVALID, "the member %s is there twice",
                 quote_text(name->data).text);
     else
@@ -442,6 +446,19 @@ static json_t *read_value(struct reader *reader)
     if (take_word(reader, "null"))
         return json_null();
     return fail_expecting(reader, "a value");
+}
+
+int json_read_prefix(const char *text, size_t length, unsigned take, size_t *ret_at,
+                     json_t **ret_value, struct hutch_error *err)
+{
+    struct reader reader = {.text = text, .length = length, .take = take, .err = err};
+
+    json_t *value = read_value(&reader);
+    *ret_at = reader.at;
+    if (!value)
+        return err->code;
+    *ret_value = value;
+    return 0;
 }
 
 int json_read(const char *text, size_t length, size_t max_bytes, json_t **ret_value,

@@ -52,6 +52,22 @@
 #define LIMIT_SESSION_QUEUE 64   /* execs that wait */
 #define LIMIT_LATE_BYTES KIB(64) /* printed between two execs: so much is kept */
 
+/* a model's server */
+#define LIMIT_SSE_EVENT_BYTES MIB(8)     /* a line, and an event */
+#define LIMIT_REPLY_BYTES MIB(64)        /* a reply as it is sent */
+#define LIMIT_REPLY_CALLS 64             /* tool calls of a reply */
+#define LIMIT_ARGUMENTS_BYTES MIB(4)     /* of one call */
+#define LIMIT_CALL_NAME_BYTES 256        /* as it is sent */
+#define LIMIT_CALL_ID_BYTES KIB(4)       /* some carry a signature */
+#define LIMIT_MESSAGES 10000             /* of a conversation */
+#define LIMIT_CONVERSATION_BYTES MIB(64) /* as JSON */
+#define LIMIT_TOOLS 128                  /* offered to a model */
+#define LIMIT_URL_BYTES KIB(2)
+#define LIMIT_KEY_BYTES KIB(4)
+#define LIMIT_HEADERS 32 /* that the caller adds */
+#define LIMIT_REDIRECTS 5
+#define LIMIT_ERROR_BODY_BYTES KIB(64) /* of the answer that says what is wrong */
+
 /* the host */
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */
 #define LIMIT_PARKED_PART 4            /* of the places for cells: no more hold parked ones */

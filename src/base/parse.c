@@ -123,3 +123,19 @@ struct number_text number_text(double value)
     uselocale(of_thread);
     return number;
 }
+
+struct number_text number_exact(double value)
+{
+    struct number_text number;
+    locale_t of_thread = uselocale(c_locale());
+
+    for (int precision = 15; precision <= 17; precision++) {
+        snprintf(number.text, sizeof(number.text) - 2, "%.*g", precision, value);
+        if (memcmp(&(double){strtod_l(number.text, NULL, c_locale())}, &value, sizeof(value)) == 0)
+            break;
+    }
+    uselocale(of_thread);
+    if (!strpbrk(number.text, ".e"))
+        memcpy(number.text + strlen(number.text), ".0", sizeof(".0"));
+    return number;
+}

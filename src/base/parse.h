@@ -32,3 +32,7 @@ struct number_text {
     char text[32];
 };
 struct number_text number_text(double value);
+
+/* A finite real number as JSON, with as many digits as it takes to read the same one again,
+ * and a point or an exponent always. */
+struct number_text number_exact(double value);

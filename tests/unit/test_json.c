@@ -415,6 +415,83 @@ static void texts_are_judged_without_reading_them(void **state)
     }
 }
 
+static void a_prefix_is_read_with_what_is_chosen(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        unsigned take;
+        size_t at;
+        const char *written; /* NULL: refused */
+    } rows[] = {
+        {" {} {}", 0, 3, "{}"},
+        {"[1,2]x", 0, 5, "[1,2]"},
+        {"{\"a\":1,\"a\":2}", 0, 7, NULL},
+        {"{\"a\":1,\"a\":2}", JSON_TAKE_TWICE, 13, "{\"a\":2}"},
+        {"123456789012345678901234567890 ", 0, 0, NULL},
+        {"123456789012345678901234567890 ", JSON_TAKE_BIG, 30, "1.2345678901234568e+29"},
+        {"\"a\nb\"", 0, 2, NULL},
+        {"\"a\nb\"", JSON_TAKE_CONTROLS, 5, "\"a\\nb\""},
+        {"{\"a\":", JSON_TAKE_CONTROLS, 5, NULL},
+        {"[\"a", 0, 3, NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
+        struct hutch_error err;
+        auto_json json_t *value = NULL;
+        auto_buf struct buf written = BUF_MAX(100);
+        size_t at;
+        int code =
+            json_read_prefix(rows[i].text, strlen(rows[i].text), rows[i].take, &at, &value, &err);
+        assert_int_equal(code, rows[i].written ? 0 : HUTCH_ERR_INVALID);
+        assert_int_equal(at, rows[i].at);
+        if (!rows[i].written)
+            continue;
+        json_append_value(&written, value);
+        assert_string_equal(buf_text(&written), rows[i].written);
+    }
+}
+
+static void values_are_written_as_they_were(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"b\":[1,-2,0.1,1.0,-0.0,1e+300,true,false,null],\"a\":{\"\":\"x\\u0000\"}}",
+        "[]",
+        "{}",
+        "\"\"",
+        "3.141592653589793",
+    };
+    for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
+        struct hutch_error err;
+        auto_json json_t *value = NULL;
+        auto_buf struct buf written = BUF_MAX(100);
+        assert_int_equal(json_read(texts[i], strlen(texts[i]), 100, &value, &err), 0);
+        json_append_value(&written, value);
+        assert_string_equal(buf_text(&written), texts[i]);
+    }
+}
+
+static void values_that_are_too_deep_are_not_written(void **state)
+{
+    (void)state;
+    auto_buf struct buf written = BUF_MAX(1000);
+    auto_json json_t *value = json_array();
+
+    for (int depth = 1; depth < JSON_DEPTH_MAX; depth++) {
+        json_t *outer = json_array();
+        json_array_append_new(outer, value);
+        value = outer;
+    }
+    json_append_value(&written, value);
+    assert_int_equal(written.failure, BUF_OK);
+    assert_int_equal(written.length, 2 * JSON_DEPTH_MAX);
+    json_t *outer = json_array();
+    json_array_append_new(outer, value);
+    value = outer;
+    json_append_value(&written, value);
+    assert_int_equal(written.failure, BUF_TOO_LONG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +513,9 @@ int main(void)
         cmocka_unit_test(times_have_three_decimals),
         cmocka_unit_test(kinds_have_words),
         cmocka_unit_test(texts_are_judged_without_reading_them),
+        cmocka_unit_test(a_prefix_is_read_with_what_is_chosen),
+        cmocka_unit_test(values_are_written_as_they_were),
+        cmocka_unit_test(values_that_are_too_deep_are_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
