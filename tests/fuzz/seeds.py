@@ -156,6 +156,38 @@ def proto():
     yield b"\x03\x00" + struct.pack("=I", 3)
 
 
+def reply():
+    def chunk(delta=None, **more):
+        return json.dumps({"choices": [{"index": 0, "delta": delta or {}, **more}]}).encode()
+
+    def call(arguments, **more):
+        function = {"name": "run", "arguments": arguments}
+        return chunk({"tool_calls": [{"index": 0, "function": function, **more}]})
+    end = chunk(finish_reason="stop")
+    usage = b'{"choices":[],"usage":{"total_tokens":3}}'
+    streams = [
+        [chunk({"content": "He"}), chunk({"content": "llo"}), end, usage, b"[DONE]"],
+        [call('{"c', id="a"), call('":1}'), end],
+        [call('{"c":1}'), call('{"c":2}'), b"[DONE]"],
+        [call("{}", id="a"), call('{"c":1}', id="a"), call('{"c":1}', id="a"), end],
+        [call('{"code":"pri', id="a"), chunk(finish_reason="length")],
+        [call("[1]"), call("{]", id="b"), call('"{\\"c\\":1}"', id="c"), end],
+        [call({"c": [1, 2.5, None]}, id="a", extra_content={"s": "x"}), end + b"data: " + usage],
+        [chunk({"reasoning": "r", "content": [{"type": "text", "text": "\ud83d"}]}), end],
+        [chunk({"function_call": {"name": "run_all", "arguments": "{}"}}), end],
+        [b'{"error":{"code":429,"message":"slow"},"choices":[]}'],
+        [b": PROCESSING", b"", chunk({"refusal": "no"}), end, b"[DONE]"],
+        [b"<html>"],
+    ]
+    for stream in streams:
+        for line_end in (b"\n", b"\r\n", b"\r"):
+            yield b"\x03\x00" + b"".join(b"data: " + data + 2 * line_end for data in stream)
+    yield b"\x00\x00\xef\xbb\xbfevent: error\ndata: no\n\n"
+    whole = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": {"a": 1}}
+    yield b"\x00\x01" + json.dumps(whole).encode()
+    yield b"\x00\x01" + b'[{"error":{"message":"no","code":404}}]'
+
+
 def report():
     value = frame(WIRE_VALUE, b"42")
     error = frame(WIRE_ERROR, claim(), flags=1)
@@ -259,8 +291,8 @@ def utf8():
 SEEDS = {
     "capture": capture, "cgroup": cgroup, "elf": elf, "json": json_texts, "load": load,
     "names": names, "numbers": numbers, "options": options, "proc": proc, "proto": proto,
-    "report": report, "request": request, "result": result, "script": script, "tidy": tidy,
-    "utf8": utf8,
+    "reply": reply, "report": report, "request": request, "result": result, "script": script,
+    "tidy": tidy, "utf8": utf8,
 }
 
 JSON_WORDS = b'\\u \\ud83d\\ude00 \\ud800 \\u0000 true false null {} [] "" : , -0 e+ 1e999'.split()
@@ -270,6 +302,11 @@ WORDS = {
     "json": JSON_WORDS,
     "names": b"user_ns cgroup_cpu vm tcg qemu_sandbox shell javascript text auto".split(),
     "options": b"--flag --quiet --text= --choice --number= --whole= --list --help -- -fq -n".split(),
+    "reply": JSON_WORDS + [b'"%s"' % word for word in (
+        b"choices delta message content tool_calls index id function name arguments finish_reason "
+        b"usage error code reasoning refusal function_call length stop run run_all").split()] + [
+        b"data: ", b"data: [DONE]", b"\n\n", b"\r\n", b"event: error", b": ", b"\xef\xbb\xbf",
+        b'{\\"c\\":1}', b"{}"],
     "request": JSON_WORDS + [b'"%s"' % word for word in (
         b"code language stdin env timeout_seconds memory_mb cpus max_processes disk_mb "
         b"max_output_bytes output_encoding backend require owner tidy gate modules calls attributes "

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See secret.h. */
+#include "secret.h"
+
+#include "base/limits.h"
+#include "environment.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+#define MASK "***"
+
+void secret_done(struct secret *secret)
+{
+    if (secret->text)
+        explicit_bzero(secret->text, strlen(secret->text));
+    free(secret->text);
+    *secret = SECRET_NONE;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static int take(const char *text, size_t length, struct secret *ret_secret, struct hutch_error *err)
+{
+    while (length > 0 && is_blank(*text)) {
+        text++;
+        length--;
+    }
+    while (length > 0 && is_blank(text[length - 1]))
+        length--;
+    if (length == 0)
+        return err_set(err, HUTCH_ERR_INVALID, "the API key is empty");
+    if (length > LIMIT_KEY_BYTES)
+        return err_set(err, HUTCH_ERR_INVALID, "the API key has more than %d bytes",
+                       (int)LIMIT_KEY_BYTES);
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] <= ' ' || text[i] > '~')
+            return err_set(err, HUTCH_ERR_INVALID,
+                           "the API key holds a blank or a byte that is not visible ASCII");
+    }
+    char *copy = strndup(text, length);
+    if (!copy)
+        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    ret_secret->text = copy;
+    return 0;
+}
+
+int secret_from_text(const char *text, struct secret *ret_secret, struct hutch_error *err)
+{
+    return take(text, strlen(text), ret_secret, err);
+}
+
+/* Reads up to size bytes of a file; what it has beyond is not read. */
+static ssize_t read_some(int fd, char *data, size_t size)
+{
+    size_t length = 0;
+
+    while (length < size) {
+        ssize_t count = read(fd, data + length, size - length);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return -1;
+        if (count == 0)
+            break;
+        length += (size_t)count;
+    }
+    return (ssize_t)length;
+}
+
+int secret_from_file(const char *path, struct secret *ret_secret, struct hutch_error *err)
+{
+    char data[LIMIT_KEY_BYTES + 64]; /* line ends may follow the key */
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "open the file of the API key '%s'", path);
+    ssize_t length = read_some(fd, data, sizeof(data));
+    if (length < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the file of the API key '%s'", path);
+    int code = take(data, (size_t)length, ret_secret, err);
+    explicit_bzero(data, sizeof(data));
+    return code < 0 ? err_context(err, "'%s'", path) : 0;
+}
+
+int secret_from_environment(char *const *environment, const char *const *names,
+                            struct secret *ret_secret, struct hutch_error *err)
+{
+    for (; *names; names++) {
+        const char *value = environment_get(environment, *names);
+        if (value && secret_from_text(value, ret_secret, err) < 0)
+            return err_context(err, "%s", *names);
+        if (value)
+            return 0;
+    }
+    *ret_secret = SECRET_NONE;
+    return 0;
+}
+
+void secret_hide(const struct secret *secret, char *text)
+{
+    size_t length = secret->text ? strlen(secret->text) : 0;
+
+    if (length < strlen(MASK))
+        return; /* nothing that could be told apart from ordinary text */
+    for (char *at = text; (at = strstr(at, secret->text)); at += strlen(MASK)) {
+        memcpy(at, MASK, strlen(MASK));
+        memmove(at + strlen(MASK), at + length, strlen(at + length) + 1);
+    }
+}
