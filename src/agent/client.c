@@ -14,9 +14,11 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
+#include <time.h>
 
 #define TIME_MS_MAX 600000u
 #define RETRIES_MAX 100u
@@ -33,6 +35,49 @@ struct client {
     CURLM *multi;
     struct chat_quirks quirks;
 };
+
+/* ---- SIGPIPE ---- */
+
+/* A write to a connection that is gone, which OpenSSL does, must not end the host program:
+ * SIGPIPE is blocked in this thread meanwhile, and one that came of it is taken back. */
+struct pipe_guard {
+    sigset_t before;
+    bool was_pending;
+};
+
+static sigset_t only_sigpipe(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    return set;
+}
+
+static bool sigpipe_pending(void)
+{
+    sigset_t pending;
+
+    return sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
+}
+
+static void pipe_guard_begin(struct pipe_guard *guard)
+{
+    const sigset_t set = only_sigpipe();
+
+    guard->was_pending = sigpipe_pending();
+    pthread_sigmask(SIG_BLOCK, &set, &guard->before);
+}
+
+static void pipe_guard_end(const struct pipe_guard *guard)
+{
+    const sigset_t set = only_sigpipe();
+    const struct timespec at_once = {.tv_sec = 0};
+
+    if (!guard->was_pending && sigpipe_pending())
+        sigtimedwait(&set, NULL, &at_once);
+    pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
+}
 
 /* ---- making one ---- */
 
@@ -169,9 +214,13 @@ int client_new(const struct client_options *options, struct client **ret_client,
 
 void client_free(struct client *client)
 {
+    struct pipe_guard guard;
+
     if (!client)
         return;
+    pipe_guard_begin(&guard); /* connections are ended by a last word */
     curl_multi_cleanup(client->multi);
+    pipe_guard_end(&guard);
     for (size_t i = 0; i < client->header_count; i++) {
         explicit_bzero(client->headers[i], strlen(client->headers[i])); /* may be a secret */
         free(client->headers[i]);
@@ -525,6 +574,7 @@ int client_chat(struct client *client, const struct chat_request *request,
         .hints = RETRY_NO_HINTS,
         .origin = BUF_MAX(LIMIT_URL_BYTES + KIB(4)),
     };
+    struct pipe_guard guard;
     struct hutch_error err;
 
     *ret_reply = (struct reply){.finish = REPLY_STOP};
@@ -532,12 +582,14 @@ int client_chat(struct client *client, const struct chat_request *request,
     if (check_call(&chat, error) < 0)
         return -1;
     chat_request_tools(request, chat.tools);
+    pipe_guard_begin(&guard);
     buf_appendf(&chat.origin, "%s %s", client->url.data, request->model);
     int code = buf_check(&chat.origin, &err);
     if (code < 0)
         model_error_from(error, MODEL_INVALID, &err);
     else
         code = try_until_done(&chat, ret_reply, error);
+    pipe_guard_end(&guard);
     buf_done(&chat.origin);
     if (code == 0)
         memset(error, 0, sizeof(*error)); /* of earlier tries */

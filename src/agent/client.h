@@ -5,8 +5,8 @@
  * A client keeps its connections, and remembers what its server does not take. It belongs
  * to one thread at a time; any number of them may be used at once. Everything happens on
  * the thread of the caller, callbacks too. Proxies are those of the variables http_proxy,
- * HTTPS_PROXY, ALL_PROXY and NO_PROXY, as libcurl reads them. SIGPIPE is the caller's to
- * ignore: libcurl is told to raise no signals, OpenSSL may write to a closed socket.
+ * HTTPS_PROXY, ALL_PROXY and NO_PROXY, as libcurl reads them. While a call runs, SIGPIPE is
+ * blocked in its thread.
  *
  * The key goes to the host of the base URL alone; it is in no error and no log.
  */
