@@ -59,6 +59,7 @@ const WIRE_STDIN = 6;
 const WIRE_VALUE = 16;
 const WIRE_ERROR = 17;
 const WIRE_DONE = 19;
+const WIRE_RUN_AFTER_INTERRUPT = 2;
 const WIRE_ERROR_COMPILE = 1;
 const WIRE_ERROR_IMPORT = 2;
 const WIRE_MAX_RUN = 1 << 20;
@@ -143,7 +144,7 @@ class Channel {
     return data;
   }
 
-  // The next frame, as its type and payload.
+  // The next frame, as its type, payload and flags.
   receive() {
     return this.#receivePayload(this.#receiveExactly(12));
   }
@@ -170,12 +171,12 @@ class Channel {
 
   #receivePayload({ buffer }) {
     const [length] = new Uint32Array(buffer, 0, 1);
-    const [type] = new Uint16Array(buffer, 4, 1);
+    const [type, flags] = new Uint16Array(buffer, 4, 2);
     [this.#execId] = new Uint32Array(buffer, 8, 1);
     if (length > (MAX_PAYLOAD[type] ?? 0)) {
       throw new Error('no frame of a request');
     }
-    return [type, Buffer.from(this.#receiveExactly(length).buffer)];
+    return [type, Buffer.from(this.#receiveExactly(length).buffer), flags];
   }
 
   // Sends a frame, and gives up quietly when the engine or the socket is gone.
@@ -841,12 +842,13 @@ class Session {
     if (!frame) {
       REALLY_EXIT(0);
     }
-    const [type, payload] = frame;
+    const [type, payload, flags] = frame;
     if (type === WIRE_ENV) {
       this.#request.env = variables(payload);
     } else if (type === WIRE_STDIN) {
       this.#request.stdin = payload;
     } else if (type === WIRE_RUN) {
+      this.#mayHaveLost ||= (flags & WIRE_RUN_AFTER_INTERRUPT) !== 0;
       // Two turns later, when a SIGINT from before the request has been seen.
       setImmediate(() => setImmediate(() => this.#start(payload.toString())));
       return;
@@ -1615,6 +1617,9 @@ function loadImport() {
 // Node's main program is an empty file; all else happens in its loop.
 function startSession(channel, home) {
   const file = path.join(home, `${PROGRAM_NAME}.cjs`);
+  for (const name of [file, process.argv[1]]) {
+    fs.rmSync(name, { force: true }); // of an interpreter that has died
+  }
   store({ text: '', file }, process.argv[1]);
   process.argv[1] = file;
   provideCommonJs(file);
