@@ -774,7 +774,8 @@ function settle(turn) {
  * 'exit' are not called, for the process goes on. SIGINT reaches also a program that does
  * not come back to the loop, in its script and what it does behind an await; where it
  * does not come back from a timer or an event, only a kill helps. In the moment in which a
- * script ends node may lose a SIGINT, so whoever interrupts does it again.
+ * script ends node may lose a SIGINT, so whoever interrupts does it again, or, rarely, die of
+ * it.
  */
 class Session {
   #channel;
@@ -878,7 +879,7 @@ class Session {
       return;
     }
     if (this.#mayHaveLost) {
-      this.#forgetLostSignal();
+      this.#forgetLostSignals();
     }
     this.#compile(exec);
   }
@@ -905,6 +906,7 @@ class Session {
   }
 
   #run(exec, script) {
+    const listeners = process.rawListeners('SIGINT');
     let value;
     try {
       exec.program.names.forEach(makeAssignable);
@@ -924,9 +926,9 @@ class Session {
         }
         process._tickCallback();
       });
-      this.#inScript = false;
+      this.#leaveScript(listeners);
     } catch (error) {
-      this.#inScript = false;
+      this.#leaveScript(listeners);
       if (exec.ended) {
         leaveCallbacks();
         finishTicks();
@@ -948,6 +950,17 @@ class Session {
     } else if (exec.program.isWrapped && !exec.program.isAsync && value) {
       this.#keep(exec, value[0]);
     }
+  }
+
+  // Node takes the listeners of SIGINT away for the script, and its own handler afterwards. It
+  // does not see that there is none left then, if the script has brought a listener.
+  #leaveScript(known) {
+    const listeners = process.rawListeners('SIGINT');
+    if (listeners.some((listener, index) => listener !== known[index])) {
+      process.removeAllListeners('SIGINT');
+      listeners.forEach((listener) => process.on('SIGINT', listener));
+    }
+    this.#inScript = false;
   }
 
   #settled(exec, result) {
@@ -1025,16 +1038,10 @@ class Session {
   }
 
   // A SIGINT that node has lost at the end of one script it finds at the begin of the next.
-  #forgetLostSignal() {
+  #forgetLostSignals() {
     this.#mayHaveLost = false;
     this.#inScript = true;
-    try {
-      interruptibly(() => {
-        for (const begin = Date.now(); Date.now() - begin < 3; );
-      });
-    } catch {
-      // so there was one
-    }
+    for (let i = 0; i < MAX_LOST && findsLostSignal(); i++);
     this.#inScript = false;
   }
 
@@ -1183,6 +1190,32 @@ function interruptibly(callback, options = { breakOnSigint: true }) {
     script.runInThisContext({ ...options, displayErrors: false });
   } finally {
     delete globalThis[name];
+  }
+}
+
+// More than there can be.
+const MAX_LOST = 16;
+
+/*
+ * Node has a thread of its own for SIGINT as long as a script runs. Once it sleeps, there is
+ * no SIGINT that it has not taken.
+ */
+function findsLostSignal() {
+  const list = () => fs.readdirSync('/proc/self/task');
+  const isAsleep = (id) => /\) S /.test(fs.readFileSync(`/proc/self/task/${id}/stat`, 'latin1'));
+  const known = list();
+  try {
+    interruptibly(() => {
+      for (const begin = Date.now(); Date.now() - begin < 1000; ) {
+        const id = list().find((name) => !known.includes(name));
+        if (id && isAsleep(id)) {
+          return;
+        }
+      }
+    });
+    return false;
+  } catch {
+    return true;
   }
 }
 

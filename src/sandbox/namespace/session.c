@@ -26,6 +26,7 @@
 
 #define INTERRUPT_NS NS_PER_SECOND     /* between the interrupt and the kill */
 #define AGAIN_NS (250 * NS_PER_MS)     /* between two interrupts */
+#define LOOK_AGAIN_NS (20 * NS_PER_MS) /* whether it would kill */
 #define CLEAR_NS (5 * NS_PER_SECOND)   /* for the rest of the cell to die */
 #define CLEAR_AGAIN_NS (2 * NS_PER_MS) /* another look at it */
 #define DECIDE_NS (10 * NS_PER_SECOND) /* for the engine to say how to go on */
@@ -192,6 +193,7 @@ static void send_interrupt(struct sandbox_cell *cell)
 
     session->again_ns = clock_after_ns(AGAIN_NS);
     session->signalled = true;
+    session->spared = false;
     if (cell->run_pidfd < 0)
         return;
     if (cell->start.language == PROTO_SHELL && !cell->session->promoted &&
@@ -200,14 +202,8 @@ static void send_interrupt(struct sandbox_cell *cell)
     pidfd_send_signal(cell->run_pidfd, SIGINT, NULL, 0);
 }
 
-/* Once, and again for a second. */
-static void interrupt(struct sandbox_cell *cell)
-{
-    cell->session->again_end_ns = clock_after_ns(INTERRUPT_NS);
-    if (cell->session->again_ns == NO_DEADLINE)
-        send_interrupt(cell);
-}
-
+/* Whether SIGINT would kill it: bash while it executes itself anew, node for a moment before
+ * a script. */
 static bool would_die(const struct sandbox_cell *cell)
 {
     auto_buf struct buf text = BUF_MAX(LIMIT_PROC_FILE_BYTES);
@@ -219,19 +215,33 @@ static bool would_die(const struct sandbox_cell *cell)
            proc_text_has_default(buf_text(&text), SIGINT);
 }
 
-/* Whether it is time for another one. */
+/* Whatever is due of the series. Of one that would die all the time, the end is meant. */
 static void interrupt_again(struct sandbox_cell *cell, uint64_t now_ns)
 {
     struct cell_session *session = cell->session;
+    bool is_last = now_ns >= session->again_end_ns;
 
     if (now_ns < session->again_ns)
         return;
-    if (now_ns >= session->again_end_ns)
+    if (is_last && !session->spared)
         session->again_ns = NO_DEADLINE;
-    else if (would_die(cell))
-        session->again_ns = clock_after_ns(AGAIN_NS);
-    else
+    else if (is_last || !would_die(cell))
         send_interrupt(cell);
+    else
+        session->again_ns = clock_after_ns(LOOK_AGAIN_NS);
+}
+
+/* Now, and again for a second. */
+static void interrupt(struct sandbox_cell *cell)
+{
+    struct cell_session *session = cell->session;
+
+    session->again_end_ns = clock_after_ns(INTERRUPT_NS);
+    if (session->again_ns != NO_DEADLINE) /* one was sent just now */
+        return;
+    session->spared = true;
+    session->again_ns = 0;
+    interrupt_again(cell, clock_now_ns());
 }
 
 /* After DONE, once it is clear that the interpreter lives, or is dead. */

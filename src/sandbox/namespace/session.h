@@ -15,8 +15,9 @@
  *
  * bash and node may miss a SIGINT, in the moments between fork and exec or at the ends of a
  * script; python's runner ignores one that comes before the program. So it is sent again every
- * quarter of a second, for a second or until DONE, but never to an interpreter that it would
- * kill, which bash is while it executes itself anew. No two are sent sooner one after the other.
+ * quarter of a second, for a second or until DONE; no two are sent sooner one after the other.
+ * An interpreter that it would kill is spared, for it may only be on the way from one handler
+ * to another; if it is such for all of the second, it gets one.
  *
  * Runner and engine are ahead of us: when we hear of DONE the next exec could run already, and
  * a signal, a kill or a word of ours that was meant for the last one would be taken to be of
@@ -73,6 +74,7 @@ struct cell_session {
     uint64_t limit_ns;         /* of the phase; NO_DEADLINE */
     uint64_t again_ns;         /* when SIGINT may, or shall, be sent again; NO_DEADLINE */
     uint64_t again_end_ns;     /* until when it shall */
+    bool spared;               /* it was not sent yet, because it would kill */
     bool signalled;            /* it was sent, in this exec */
     bool rest;                 /* RESTED is to be told */
     uint64_t end_ns;           /* of the session, whatever happens */
