@@ -523,8 +523,9 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_result_to_json(const hutch_result *resul
  *   else     a new interpreter is started in the same cell: `state_lost`. Its files and
  *            what it had in /tmp stay. Of javascript and the shell always: no checkpoints.
  *
- * Environment variables and stdin belong to an exec; of what an exec does to files its result says nothing. A session ends when it was
- * idle for too long, is too old, or its cell is lost; then an exec is HUTCH_ERR_EXPIRED.
+ * Environment variables and stdin belong to an exec; of what an exec does to files its result
+ * says nothing. A session ends when it was idle for too long, is too old, or its cell is lost;
+ * then an exec is HUTCH_ERR_EXPIRED.
  */
 typedef struct hutch_session hutch_session;
 
