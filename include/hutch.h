@@ -508,21 +508,24 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_result_to_json(const hutch_result *resul
 
 /* A cell that stays, so that state persists from one exec to the next: variables,
  * imports, functions, the working directory, files; of a shell its variables, functions
- * and options. An exec that fails, exits or does not parse keeps it.
+ * and options. An exec that fails, exits or does not parse keeps it. One of javascript ends
+ * when its loop has nothing left to do.
  *
- * An exec that is over its time is interrupted (KeyboardInterrupt, of a shell SIGINT for
- * the foreground), and killed a second later. An interpreter that dies, by this, by its
- * own hand or for its memory, takes its threads and children along, not the session:
+ * An exec that is over its time is interrupted (SIGINT: in python KeyboardInterrupt; of a
+ * shell for the foreground), every quarter of a second while it has not ended, and killed a
+ * second later. In javascript no interrupt ends a loop in the callback of a timer or an event.
+ * It never reaches a later exec. An interpreter that dies, by this, by its own hand or for
+ * its memory, takes its threads and children along, not the session:
  *
  *   python   goes on from a checkpoint, a copy of the interpreter that was forked after
  *            the exec before: `restored`. There is none while the program has other
  *            threads, or holds more than a third of memory_mb.
  *   else     a new interpreter is started in the same cell: `state_lost`. Its files and
- *            what it had in /tmp stay.
+ *            what it had in /tmp stay. Of javascript and the shell always: no checkpoints.
  *
- * There are sessions of python and of the shell. Environment variables and stdin belong to
- * an exec; of what an exec does to files its result says nothing. A session ends when it was
- * idle for too long, is too old, or its cell is lost; then an exec is HUTCH_ERR_EXPIRED.
+ * Environment variables and stdin belong to an exec; of what an exec does to files its result
+ * says nothing. A session ends when it was idle for too long, is too old, or its cell is lost;
+ * then an exec is HUTCH_ERR_EXPIRED.
  */
 typedef struct hutch_session hutch_session;
 
@@ -563,8 +566,9 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_exec(hutch_session *session,
                                                      hutch_result **ret_result,
                                                      struct hutch_error *err);
 
-/* Interrupts the exec that runs, if one does: as SIGINT would from a keyboard. From any
- * thread, also from an output callback. */
+/* Interrupts the exec that runs, if one does: as SIGINT would from a keyboard, and for a
+ * second again every quarter of it while the exec has not ended. From any thread, also from an
+ * output callback. */
 HUTCH_PUBLIC void hutch_session_interrupt(hutch_session *session);
 
 /* What is known of a session. */

@@ -59,6 +59,7 @@ const WIRE_STDIN = 6;
 const WIRE_VALUE = 16;
 const WIRE_ERROR = 17;
 const WIRE_DONE = 19;
+const WIRE_RUN_AFTER_INTERRUPT = 2;
 const WIRE_ERROR_COMPILE = 1;
 const WIRE_ERROR_IMPORT = 2;
 const WIRE_MAX_RUN = 1 << 20;
@@ -143,7 +144,7 @@ class Channel {
     return data;
   }
 
-  // The next frame, as its type and payload.
+  // The next frame, as its type, payload and flags.
   receive() {
     return this.#receivePayload(this.#receiveExactly(12));
   }
@@ -170,12 +171,12 @@ class Channel {
 
   #receivePayload({ buffer }) {
     const [length] = new Uint32Array(buffer, 0, 1);
-    const [type] = new Uint16Array(buffer, 4, 1);
+    const [type, flags] = new Uint16Array(buffer, 4, 2);
     [this.#execId] = new Uint32Array(buffer, 8, 1);
     if (length > (MAX_PAYLOAD[type] ?? 0)) {
       throw new Error('no frame of a request');
     }
-    return [type, Buffer.from(this.#receiveExactly(length).buffer)];
+    return [type, Buffer.from(this.#receiveExactly(length).buffer), flags];
   }
 
   // Sends a frame, and gives up quietly when the engine or the socket is gone.
@@ -773,7 +774,8 @@ function settle(turn) {
  * 'exit' are not called, for the process goes on. SIGINT reaches also a program that does
  * not come back to the loop, in its script and what it does behind an await; where it
  * does not come back from a timer or an event, only a kill helps. In the moment in which a
- * script ends node may lose a SIGINT, so whoever interrupts does it again.
+ * script ends node may lose a SIGINT, so whoever interrupts does it again, or, rarely, die of
+ * it.
  */
 class Session {
   #channel;
@@ -841,12 +843,13 @@ class Session {
     if (!frame) {
       REALLY_EXIT(0);
     }
-    const [type, payload] = frame;
+    const [type, payload, flags] = frame;
     if (type === WIRE_ENV) {
       this.#request.env = variables(payload);
     } else if (type === WIRE_STDIN) {
       this.#request.stdin = payload;
     } else if (type === WIRE_RUN) {
+      this.#mayHaveLost ||= (flags & WIRE_RUN_AFTER_INTERRUPT) !== 0;
       // Two turns later, when a SIGINT from before the request has been seen.
       setImmediate(() => setImmediate(() => this.#start(payload.toString())));
       return;
@@ -876,7 +879,7 @@ class Session {
       return;
     }
     if (this.#mayHaveLost) {
-      this.#forgetLostSignal();
+      this.#forgetLostSignals();
     }
     this.#compile(exec);
   }
@@ -903,6 +906,7 @@ class Session {
   }
 
   #run(exec, script) {
+    const listeners = process.rawListeners('SIGINT');
     let value;
     try {
       exec.program.names.forEach(makeAssignable);
@@ -922,9 +926,9 @@ class Session {
         }
         process._tickCallback();
       });
-      this.#inScript = false;
+      this.#leaveScript(listeners);
     } catch (error) {
-      this.#inScript = false;
+      this.#leaveScript(listeners);
       if (exec.ended) {
         leaveCallbacks();
         finishTicks();
@@ -946,6 +950,17 @@ class Session {
     } else if (exec.program.isWrapped && !exec.program.isAsync && value) {
       this.#keep(exec, value[0]);
     }
+  }
+
+  // Node takes the listeners of SIGINT away for the script, and its own handler afterwards. It
+  // does not see that there is none left then, if the script has brought a listener.
+  #leaveScript(known) {
+    const listeners = process.rawListeners('SIGINT');
+    if (listeners.some((listener, index) => listener !== known[index])) {
+      process.removeAllListeners('SIGINT');
+      listeners.forEach((listener) => process.on('SIGINT', listener));
+    }
+    this.#inScript = false;
   }
 
   #settled(exec, result) {
@@ -1023,16 +1038,10 @@ class Session {
   }
 
   // A SIGINT that node has lost at the end of one script it finds at the begin of the next.
-  #forgetLostSignal() {
+  #forgetLostSignals() {
     this.#mayHaveLost = false;
     this.#inScript = true;
-    try {
-      interruptibly(() => {
-        for (const begin = Date.now(); Date.now() - begin < 3; );
-      });
-    } catch {
-      // so there was one
-    }
+    for (let i = 0; i < MAX_LOST && findsLostSignal(); i++);
     this.#inScript = false;
   }
 
@@ -1181,6 +1190,32 @@ function interruptibly(callback, options = { breakOnSigint: true }) {
     script.runInThisContext({ ...options, displayErrors: false });
   } finally {
     delete globalThis[name];
+  }
+}
+
+// More than there can be.
+const MAX_LOST = 16;
+
+/*
+ * Node has a thread of its own for SIGINT as long as a script runs. Once it sleeps, there is
+ * no SIGINT that it has not taken.
+ */
+function findsLostSignal() {
+  const list = () => fs.readdirSync('/proc/self/task');
+  const isAsleep = (id) => /\) S /.test(fs.readFileSync(`/proc/self/task/${id}/stat`, 'latin1'));
+  const known = list();
+  try {
+    interruptibly(() => {
+      for (const begin = Date.now(); Date.now() - begin < 1000; ) {
+        const id = list().find((name) => !known.includes(name));
+        if (id && isAsleep(id)) {
+          return;
+        }
+      }
+    });
+    return false;
+  } catch {
+    return true;
   }
 }
 
@@ -1615,6 +1650,9 @@ function loadImport() {
 // Node's main program is an empty file; all else happens in its loop.
 function startSession(channel, home) {
   const file = path.join(home, `${PROGRAM_NAME}.cjs`);
+  for (const name of [file, process.argv[1]]) {
+    fs.rmSync(name, { force: true }); // of an interpreter that has died
+  }
   store({ text: '', file }, process.argv[1]);
   process.argv[1] = file;
   provideCommonJs(file);

@@ -1467,6 +1467,7 @@ class Session:
         self.old_copies = []
         self.memory_pages = int(memory) // os.sysconf("SC_PAGESIZE")
         self.take_interrupts = default_int_handler
+        self.is_deaf = True  # to interrupts
         signal(SIGINT, ignore_interrupt)
         after_refusal[0] = end_exec
         if flags & WIRE_SESSION_CHECKPOINTS:
@@ -1532,11 +1533,7 @@ class Session:
     def execute(self, source, tidy, gate):
         """Gives the status of the exec, and whether it was interrupted."""
         try:
-            try:
-                signal(SIGINT, self.take_interrupts)
-                self.evaluate(source, tidy, gate)
-            finally:
-                self.take_interrupts = signal(SIGINT, ignore_interrupt)
+            self.run_program(source, tidy, gate)
         except EndOfExec as end:
             return end.args[0], 0
         except KeyboardInterrupt:
@@ -1544,6 +1541,32 @@ class Session:
         except BaseException as error:
             return self.fail(error)
         return 0, 0
+
+    def run_program(self, source, tidy, gate):
+        """
+        An interrupt may come anywhere in it, also on the way out; but when it is left, no
+        handler of the program's is in force.
+        """
+        errors = []
+        begun = False
+        while not (begun and self.is_deaf):
+            try:
+                if not begun:
+                    begun = True
+                    self.is_deaf = False
+                    signal(SIGINT, self.take_interrupts)
+                    self.evaluate(source, tidy, gate)
+                self.grow_deaf()
+            except BaseException as error:
+                errors.append(error)
+        if errors:
+            raise errors.pop()
+
+    def grow_deaf(self):
+        """Raises what has come before; after it nothing comes."""
+        if not self.is_deaf:
+            self.take_interrupts = signal(SIGINT, ignore_interrupt)
+            self.is_deaf = True
 
     def evaluate(self, source, tidy, gate):
         compiled = False
@@ -1570,6 +1593,8 @@ class Session:
         except EndOfExec:
             raise
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                self.grow_deaf()  # else the next one would end the report of this one
             stop_tracing(None)
             stop_profiling(None)
             self.names.pop(VALUE_NAME, None)

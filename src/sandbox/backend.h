@@ -42,6 +42,8 @@ enum cell_event_type {
     CELL_END,    /* dead, and every pipe read to its end: the last event */
     /* Of a session, which has no CELL_END: */
     CELL_TIME_UP, /* the exec is over its time, and was interrupted */
+    CELL_RESTED,  /* after session_done: no signal is sent any more because of that exec;
+                     signalled is set */
     CELL_QUIET,   /* nothing has come until the deadline */
 };
 
@@ -70,6 +72,7 @@ struct cell_event {
     size_t length;
     struct report report; /* its data likewise */
     struct cell_exit exit;
+    bool signalled; /* RESTED: an interrupt was sent */
     struct hutch_error error;
 };
 
@@ -106,10 +109,11 @@ struct backend_ops {
     int (*session_begin)(struct cell *cell, uint32_t exec_id, uint64_t timeout_ns,
                          struct hutch_error *err);
 
-    /* The exec has ended. */
+    /* The exec has ended. CELL_RESTED follows, before which no other may begin. */
     int (*session_done)(struct cell *cell, struct hutch_error *err);
 
-    /* Interrupts the exec. From any thread, as long as the cell is there. */
+    /* Interrupts the exec, for a second again and again until it has ended. From any thread,
+     * as long as the cell is there. */
     void (*session_interrupt)(struct cell *cell);
 
     /* After CELL_EXITED: the copy goes on, or a new interpreter. CELL_STARTED follows. */

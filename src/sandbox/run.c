@@ -155,6 +155,7 @@ static int take_events(struct run *run, struct hutch_error *err)
         case CELL_END:
             return 0;
         case CELL_TIME_UP: /* of sessions */
+        case CELL_RESTED:
         case CELL_QUIET:
             break;
         }

@@ -31,6 +31,8 @@ struct hutch_session {
     uint32_t exec_id, layers;
     pid_t pid;
     uint64_t told_cpu_ns;      /* of execs of this interpreter, in results */
+    bool owes_rest;            /* CELL_RESTED of the exec before is to come */
+    bool signalled;            /* an interrupt was sent to it */
     bool restored, state_lost; /* since the last result */
     struct capture late;
 };

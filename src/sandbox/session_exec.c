@@ -55,6 +55,18 @@ static uint64_t process_time_ns(pid_t pid)
 
 /* ---- events -------------------------------------------------------------- */
 
+static int next_event(struct hutch_session *session, uint64_t deadline_ns, int cancel,
+                      struct cell_event *ret_event, struct hutch_error *err)
+{
+    int code = session->ops->cell_next_event(session->cell, deadline_ns, cancel, ret_event, err);
+
+    if (code == 0 && ret_event->type == CELL_RESTED) {
+        session->owes_rest = false;
+        session->signalled = ret_event->signalled;
+    }
+    return code;
+}
+
 static int take_output(struct exec *exec, struct capture *capture, enum hutch_stream stream,
                        const struct cell_event *event, struct hutch_error *err)
 {
@@ -97,7 +109,7 @@ static int await_start(struct hutch_session *session, bool resumed, struct hutch
 
     while (!started || !ready) {
         struct cell_event event;
-        if (session->ops->cell_next_event(session->cell, deadline_ns, -1, &event, err) < 0)
+        if (next_event(session, deadline_ns, -1, &event, err) < 0)
             return err->code;
         if (event.type == CELL_QUIET)
             return err_set(err, HUTCH_ERR_HELPER, "the interpreter did not take over in time");
@@ -122,7 +134,7 @@ static int await_end(struct hutch_session *session, struct hutch_error *err)
 
     session->ops->cell_stop(session->cell);
     while (event.type != CELL_EXITED) {
-        if (session->ops->cell_next_event(session->cell, deadline_ns, -1, &event, err) < 0)
+        if (next_event(session, deadline_ns, -1, &event, err) < 0)
             return err->code;
         if (event.type == CELL_QUIET)
             return err_set(err, HUTCH_ERR_HELPER, "the session's interpreter does not end");
@@ -154,16 +166,21 @@ static int go_on(struct hutch_session *session, bool has_copy, struct hutch_erro
                        : started;
 }
 
-/* What has come since the exec before, without waiting. */
+/* What has come since the exec before. Nothing is waited for but for the word that no signal
+ * meant for that exec will hit the next one. */
 static int take_late(struct hutch_session *session, struct hutch_error *err)
 {
+    uint64_t deadline_ns = clock_after_ns(GRACE_NS);
     struct cell_event event;
 
     for (;;) {
-        if (session->ops->cell_next_event(session->cell, 0, -1, &event, err) < 0)
+        if (next_event(session, session->owes_rest ? deadline_ns : 0, -1, &event, err) < 0)
             return err->code;
         switch (event.type) {
         case CELL_QUIET:
+            if (session->owes_rest)
+                return err_set(err, HUTCH_ERR_HELPER,
+                               "hutch-supervisor does not let go of the exec before");
             return 0;
         case CELL_STDOUT:
         case CELL_STDERR:
@@ -228,12 +245,14 @@ static int send_code(struct exec *exec, struct hutch_error *err)
 {
     const struct hutch_request *request = &exec->request;
     struct hutch_session *session = exec->session;
+    uint16_t flags = session->signalled ? WIRE_RUN_AFTER_INTERRUPT : 0;
 
+    session->signalled = false;
     if (!request->tidy)
-        return session->ops->cell_send(session->cell, WIRE_RUN, 0, request->code,
+        return session->ops->cell_send(session->cell, WIRE_RUN, flags, request->code,
                                        request->code_length, err);
     tidy_code(request->code, request->code_length, language_name(request->language), &exec->code);
-    return send_frame(exec, WIRE_RUN, WIRE_RUN_TIDY, &exec->code, err);
+    return send_frame(exec, WIRE_RUN, flags | WIRE_RUN_TIDY, &exec->code, err);
 }
 
 static int send_frames(struct exec *exec, struct hutch_error *err)
@@ -266,7 +285,7 @@ static int take_event(struct exec *exec, uint64_t deadline_ns, int cancel, bool 
     struct cell_event event;
 
     *ret_quiet = false;
-    if (session->ops->cell_next_event(session->cell, deadline_ns, cancel, &event, err) < 0)
+    if (next_event(session, deadline_ns, cancel, &event, err) < 0)
         return err->code;
     switch (event.type) {
     case CELL_STDOUT:
@@ -363,8 +382,11 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
     int code = session->language == HUTCH_SHELL ? send_to_shell(exec, err) : send_frames(exec, err);
     int dead = code == 0 ? await_done(exec, err) : code;
     bool by_report = dead == 0;
-    if (by_report && session->ops->session_done(session->cell, err) < 0)
-        dead = err->code;
+    if (by_report) {
+        session->owes_rest = true;
+        if (session->ops->session_done(session->cell, err) < 0)
+            dead = err->code;
+    }
     if (by_report)
         exec->exit.cpu_ns = process_time_ns(session->pid) - cpu_ns;
     else if (dead > 0) /* what the supervisor tells is of all execs of the interpreter */

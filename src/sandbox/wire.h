@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 /* Raised whenever a frame changes; helpers of another version are refused. */
-#define WIRE_VERSION 6
+#define WIRE_VERSION 7
 
 #define WIRE_CHANNEL_FD 1000
 #define WIRE_CHANNEL_FD_NODE 15
@@ -76,7 +76,8 @@ enum wire_type {
 #define WIRE_SESSION_CHECKPOINTS 1 /* a copy of the interpreter shall wait, see session.h */
 
 /* flags of WIRE_RUN */
-#define WIRE_RUN_TIDY 1 /* handle !command and %magic lines; mend escaped line ends */
+#define WIRE_RUN_TIDY 1            /* handle !command and %magic lines; mend escaped line ends */
+#define WIRE_RUN_AFTER_INTERRUPT 2 /* of a session: SIGINT was sent to an exec before */
 
 /* flags of WIRE_ZYGOTE */
 #define WIRE_ZYGOTE_LOAD_IN_CELLS 1 /* the modules, not in the zygote */

@@ -15,6 +15,7 @@ import cases
 import doors
 import expect
 import report
+import steps
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "escape"))
 import escape_cases  # noqa: E402
@@ -411,6 +412,65 @@ def check_within():
             yield f"with {layers}: {expectation}"
 
 
+class Answers:
+    """A session that gives these outcomes, one to each exec, and is its own door."""
+
+    def __init__(self, *outcomes):
+        self.outcomes = list(outcomes)
+        self.interrupts = 0
+
+    def open_session(self, _options):
+        return self
+
+    def start(self, _request):
+        given = self.outcomes.pop(0)
+        return lambda _patience=0: None if self.interrupts < given[1] else given[0]
+
+    def interrupt(self):
+        self.interrupts += 1
+
+    def info(self):
+        return {"language": "python"}
+
+    def close(self):
+        return []
+
+
+def check_sessions():
+    """Every step of a session is looked at, and what it says of its session too."""
+    good = {**GOOD, "restored": False, "state_lost": False, "late_output": ""}
+    ok = {"request": {}, "expect": {"is": "OK", "stdout": "hello\n"}}
+    unnamed = {name: value for name, value in good.items() if name != "state_lost"}
+    table = [
+        ([ok, ok], [good, good], True),
+        ([ok, ok], [good, {**good, "stdout": "other"}], False),
+        ([ok], [{**good, "restored": True}], False),
+        ([ok], [{**good, "late_output": "x"}], False),
+        ([ok], [unnamed], False),
+        ([{**ok, "expect": {**ok["expect"], "restored": True}}], [{**good, "restored": True}], True),
+        ([{**ok, "expect": {**ok["expect"], "restored": True}}], [good], False),
+        ([{"together": [ok, ok]}], [good, good], True),
+        ([{"together": [ok, ok]}], [good, {**good, "value": "1"}], False),
+        ([{"op": "info", "expect": {"language": "python"}}], [], True),
+        ([{"op": "info", "expect": {"language": "shell"}}], [], False),
+        ([{"op": "interrupt"}, {"pause": 0}, ok], [good], True),
+        ([{**ok, "meanwhile": "interrupt"}], [good], True),
+    ]
+    for list_of_steps, results, holds in table:
+        meddled = sum("meanwhile" in step for step in list_of_steps) * 2
+        door = Answers(*((outcome(result), meddled) for result in results))
+        session = {"steps": list_of_steps}
+        steps.validate(session)
+        if bool(steps.run(session, door)) == holds or door.outcomes or door.interrupts < meddled:
+            yield f"{list_of_steps} with {results}: expected to {'hold' if holds else 'fail'}"
+    for bad in ({"request": {}, "pause": 1}, {"op": "x"}, {"meanwhile": "x", "op": "info"}, {"x": 1}):
+        try:
+            steps.validate({"steps": [bad]})
+            yield f"{bad} is taken for a step"
+        except ValueError:
+            pass
+
+
 def check_verdicts():
     """A hostile program that did not run, or not all of it, fails."""
     attempts = {"one": ["EPERM", "~EACCES|EROFS"], "two": ["0"]}
@@ -463,6 +523,7 @@ def main():
         check_rows,
         check_layers,
         check_within,
+        check_sessions,
     ]
     outcomes = report.Report("selftest", len(checks), tap=True)
     for check in checks:

@@ -228,6 +228,39 @@ def test_an_interrupt_by_hand():
         assert session.exec("x")["value"] == "1"
 
 
+STUBBORN = "import time\nfor _ in range(2):\n    try: time.sleep(60)\n    except KeyboardInterrupt: print('no')"
+
+
+def test_an_interrupt_is_sent_again():
+    """Each of the two that this program needs."""
+    with Session() as session:
+        session.exec("x = 1")
+        result = session.exec(STUBBORN, timeout_seconds=0.5)
+        assert (result["timed_out"], result["stdout"]) == (True, "no\nno\n") and kept(result)
+        session.send({"code": STUBBORN})
+        until(lambda: session.send({"op": "interrupt"}) or select_ready(session.process.stdout))
+        result = session.answer()
+        assert (result["timed_out"], result["stdout"]) == (False, "no\nno\n") and kept(result)
+        assert session.exec("x")["value"] == "1"
+
+
+@pytest.mark.parametrize("language, first, second", [
+    ("python", "import time\ntime.sleep({})", "import time\ntime.sleep(0.005)\n1"),
+    ("javascript", "for (const e = Date.now() + {} * 1000; Date.now() < e;);",
+     "for (const e = Date.now() + 5; Date.now() < e;); 1"),
+    ("shell", "sleep {}", "sleep 0.005"),
+])
+def test_an_interrupt_never_hits_the_next_exec(language, first, second):
+    """That of an exec which ends as its time does, with another one right behind it."""
+    with Session("-l", language) as session:
+        for number in range(40):
+            session.send({"code": first.format(0.1 - number * 0.0002), "timeout_seconds": 0.1})
+            session.send({"code": second})
+            session.answer()
+            result = session.answer()
+            assert (result["exit_code"], result["timed_out"], result["error"]) == (0, False, None)
+
+
 def select_ready(stream):
     """Whether there is something to read."""
     import select
@@ -384,6 +417,88 @@ def test_kill_minus_nine_of_each_process_says_what_became_of_it():
                 assert answer["error"]["retry_safe"] is False
                 error = session.refused()
                 assert error["code"] == "session_expired" and error["retry_safe"]
+
+
+# ---- javascript and shell ----
+
+
+def test_javascript_keeps_what_an_exec_makes():
+    with Session("-l", "javascript") as session:
+        session.exec("let a = 1; const b = 2; var c = 3\nfunction f() { return a + b + c }\n"
+                     "class C { m() { return 7 } }\nconst fs = require('fs')")
+        result = session.exec("console.log(f(), new C().m(), typeof fs.readFileSync); a += 1")
+        assert (result["stdout"], result["value"]) == ("6 7 function\n", "2") and kept(result)
+        session.exec("fs.mkdirSync('d'); process.chdir('d')")
+        assert session.exec("process.cwd()")["value"] == "/home/user/d"
+        assert session.exec("await new Promise((r) => setTimeout(r, 10, a))")["value"] == "2"
+
+
+@pytest.mark.parametrize("code, error_type, exit_code, fields", [
+    ("null.x", "runtime_error", 1, {}),
+    ("x +", "syntax_error", 1, {}),
+    ("require('nothing-of-that-name')", "import_error", 1, {}),
+    ("process.exit(4)", "runtime_error", 4, {}),
+    ("setTimeout(() => process.exit(0), 1)", None, 0, {}),
+    ("Promise.reject(new Error('e'))", "runtime_error", 1, {}),
+    ("for (;;);", "timeout", -1, {"timeout_seconds": 0.5}),
+    ("process.on('SIGINT', () => {}); setInterval(() => {}, 10)", "timeout", -1, {"timeout_seconds": 0.5}),
+    ("await null; for (;;);", "timeout", -1, {"timeout_seconds": 0.5}),
+])
+def test_javascript_keeps_its_state(code, error_type, exit_code, fields):
+    with Session("-l", "javascript") as session:
+        session.exec("let kept = 1")
+        result = session.exec(code, **fields)
+        assert (result["error_type"], result["exit_code"]) == (error_type, exit_code)
+        assert kept(result)
+        result = session.exec("kept")
+        assert result["value"] == "1" and kept(result)
+
+
+@pytest.mark.parametrize("code, error_type, exit_code, fields", [
+    ("process.abort()", "runtime_error", 134, {}),
+    ("process.kill(process.pid, 'SIGKILL')", "runtime_error", 137, {}),
+    ("const b = []; for (;;) b.push(Buffer.alloc(1 << 22, 1))", "resource_limit", 137, {}),
+    ("setTimeout(() => { for (;;); }, 1)", "timeout", -1, {"timeout_seconds": 0.5}),
+])
+def test_node_is_replaced_twice(code, error_type, exit_code, fields):
+    with Session("-l", "javascript", "-m", "128") as session:
+        for number in range(2):
+            session.exec("var x = 1; require('fs').appendFileSync('f', 'x')")
+            result = session.exec(code, **fields)
+            assert (result["error_type"], result["exit_code"]) == (error_type, exit_code)
+            assert (result["restored"], result["state_lost"]) == (False, True)
+            result = session.exec("typeof x + require('fs').readFileSync('f', 'utf8')")
+            assert result["value"] == "undefined" + "x" * (number + 1) and kept(result)
+
+
+def test_what_javascript_prints_in_between_is_late():
+    with Session("-l", "javascript") as session:
+        # A timer that keeps no exec; its last word is in a file.
+        session.exec("setTimeout(() => { console.log('late'); console.error('done');"
+                     "require('fs').writeFileSync('f', '') }, 100).unref()")
+        _, interpreter = session.cell()
+        assert until(pathlib.Path(f"/proc/{interpreter}/root/home/user/f").exists)
+        result = session.exec("1")
+        assert (result["stdout"], result["stderr"], result["value"]) == ("", "", "1")
+        assert sorted(result["late_output"].splitlines()) == ["done", "late"]
+
+
+def test_a_shell_that_starts_programs_all_the_time_is_interrupted():
+    with Session("-l", "shell") as session:
+        session.exec("x=1")
+        for _ in range(3):
+            result = session.exec("while :; do sleep 0; done", timeout_seconds=0.3)
+            assert result["timed_out"] and kept(result)
+        assert session.exec("echo $x")["stdout"] == "1\n"
+
+
+@pytest.mark.parametrize("code", ["trap '' INT; sleep 1000", "exec sleep 1000"])
+def test_a_shell_that_cannot_be_interrupted_is_replaced(code):
+    with Session("-l", "shell") as session:
+        session.exec("x=1; echo kept > f")
+        result = session.exec(code, timeout_seconds=0.3)
+        assert (result["timed_out"], result["restored"], result["state_lost"]) == (True, False, True)
+        assert session.exec("echo $x; cat f")["stdout"] == "\nkept\n"
 
 
 # ---- hostile programs ----

@@ -75,6 +75,26 @@ static void a_pidfd_tells_its_pid(void **state)
     assert_int_equal(proc_text_pid(""), 0);
 }
 
+static void what_a_signal_does_is_known(void **state)
+{
+    (void)state;
+    static const char text[] = "Name:\tnode\nSigBlk:\t0000000000000002\n"
+                               "SigIgn:\t0000000000001000\nSigCgt:\t0000000180004002\n";
+
+    assert_false(proc_text_has_default(text, 2));
+    assert_true(proc_text_has_default(text, 1));
+    assert_true(proc_text_has_default(text, 3));
+    assert_false(proc_text_has_default(text, 13));
+    assert_false(proc_text_has_default(text, 15));
+    assert_true(proc_text_has_default(text, 14));
+    assert_false(proc_text_has_default(text, 33));
+    assert_true(proc_text_has_default(text, 64));
+    assert_false(proc_text_has_default("x\nSigCgt:\tf", 4));
+    assert_true(proc_text_has_default("x\nSigCgt:\tf", 5));
+    assert_true(proc_text_has_default("x\nSigCgt:\t\nSigIgn:\txyz", 2));
+    assert_true(proc_text_has_default("", 2));
+}
+
 #define SOCKSTAT(used, inuse, tw, udp, frag)                                                       \
     "sockets: used " used "\nTCP: inuse " inuse " orphan 3 tw " tw " alloc 9 mem 5\n"              \
     "UDP: inuse " udp " mem 7\nUDPLITE: inuse 4\nRAW: inuse 0\nFRAG: inuse " frag " memory 0\n"
@@ -100,6 +120,7 @@ int main(void)
         cmocka_unit_test(a_dying_process_is_known_whatever_its_name),
         cmocka_unit_test(root_of_the_host_is_known),
         cmocka_unit_test(a_pidfd_tells_its_pid),
+        cmocka_unit_test(what_a_signal_does_is_known),
         cmocka_unit_test(what_a_network_namespace_holds_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -527,6 +527,9 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
     case PROTO_TIME_UP:
         *ret_event = (struct cell_event){.type = CELL_TIME_UP};
         return 1;
+    case PROTO_RESTED:
+        *ret_event = (struct cell_event){.type = CELL_RESTED, .signalled = event.signalled};
+        return 1;
     case PROTO_LOST:
     case PROTO_FAILED:
         break;

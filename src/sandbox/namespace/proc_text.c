@@ -74,6 +74,27 @@ uint32_t proc_text_innermost_pid(const char *text)
     return pid <= INT32_MAX ? (uint32_t)pid : 0;
 }
 
+/* Whether the mask of a line, in hexadecimal digits, has the signal. */
+static bool mask_has(const char *text, const char *key, int signal_number)
+{
+    const char *line = strstr(text, key);
+    const char *digits = line ? line + strlen(key) : "";
+    size_t count = strspn(digits, "0123456789abcdef");
+    size_t place = (size_t)(signal_number - 1) / 4; /* from the right */
+
+    if (place >= count)
+        return false;
+    char digit = digits[count - 1 - place];
+    int value = digit <= '9' ? digit - '0' : digit - 'a' + 10;
+    return (value >> (signal_number - 1) % 4 & 1) != 0;
+}
+
+bool proc_text_has_default(const char *text, int signal_number)
+{
+    return !mask_has(text, "\nSigIgn:\t", signal_number) &&
+           !mask_has(text, "\nSigCgt:\t", signal_number);
+}
+
 /* Whether a number of a line is 0. */
 static bool is_zero(const char *text, const char *line, const char *name)
 {

@@ -33,6 +33,9 @@ uint32_t proc_text_pid(const char *text);
  * namespace; 0 where there is none. */
 uint32_t proc_text_innermost_pid(const char *text);
 
+/* /proc/PID/status: whether the process neither catches nor ignores the signal; or true. */
+bool proc_text_has_default(const char *text, int signal_number);
+
 /* sockstat: whether the network namespace has no socket, nor what a closed
  * connection leaves behind; or false. */
 bool proc_text_has_no_socket(const char *text);

@@ -86,6 +86,8 @@ enum proto_event_type {
                       can go on */
     PROTO_LOST,    /* the cell was destroyed, or its time is over; error is set */
     PROTO_TIME_UP, /* of a session: the exec was over its time, and interrupted */
+    PROTO_RESTED,  /* of a session, after each DONE: from here on no signal is sent because of
+                      that exec; signalled is set */
 };
 
 /* How the interpreter's process came to be. */
@@ -107,9 +109,10 @@ enum proto_end {
 struct proto_event {
     uint32_t type;
     uint32_t layers;
-    uint32_t origin;   /* STARTED: enum proto_origin */
-    uint64_t begin_ns; /* STARTED: when the interpreter began, monotonic clock */
-    int32_t pid;       /* STARTED: of the interpreter, as the supervisor sees it */
+    uint32_t origin;    /* STARTED: enum proto_origin */
+    uint64_t begin_ns;  /* STARTED: when the interpreter began, monotonic clock */
+    int32_t pid;        /* STARTED: of the interpreter, as the supervisor sees it */
+    uint32_t signalled; /* RESTED: 1: an interrupt was sent during that exec */
     /* EXITED only */
     uint32_t has_copy;    /* of a session: a copy of the interpreter waits */
     uint32_t end;         /* enum proto_end */
@@ -154,7 +157,7 @@ enum proto_order_type {
     /* Of a session: */
     PROTO_COPIES,    /* with the socket on which the interpreter tells of copies */
     PROTO_BEGIN,     /* an exec begins, its time is timeout_ns */
-    PROTO_DONE,      /* it has ended */
+    PROTO_DONE,      /* it has ended; RESTED follows */
     PROTO_INTERRUPT, /* interrupt it, if one runs */
     PROTO_RESUME,    /* after EXITED: the copy goes on, with this channel */
     PROTO_RELAUNCH,  /* after EXITED: a new interpreter, with stdout, stderr and channel; STARTED

@@ -25,6 +25,8 @@
 #include <unistd.h>
 
 #define INTERRUPT_NS NS_PER_SECOND     /* between the interrupt and the kill */
+#define AGAIN_NS (250 * NS_PER_MS)     /* between two interrupts */
+#define LOOK_AGAIN_NS (20 * NS_PER_MS) /* whether it would kill */
 #define CLEAR_NS (5 * NS_PER_SECOND)   /* for the rest of the cell to die */
 #define CLEAR_AGAIN_NS (2 * NS_PER_MS) /* another look at it */
 #define DECIDE_NS (10 * NS_PER_SECOND) /* for the engine to say how to go on */
@@ -67,6 +69,7 @@ static struct cell_session *session_new(const struct sandbox_cell *cell)
     for (size_t i = 0; i < PLAN_NS_COUNT; i++)
         session->ns_fds[i] = -1;
     session->phase = SESSION_IDLE;
+    session->again_ns = NO_DEADLINE;
     session->limit_ns = clock_after_ns(cell->start.idle_ns);
     session->end_ns = clock_after_ns(cell->start.life_ns);
     return session;
@@ -184,14 +187,73 @@ void session_take_copies(struct supervisor *supervisor, struct sandbox_cell *cel
 /* ---- the end of an interpreter ------------------------------------------ */
 
 /* The interpreter and, of a shell, what it runs in the foreground. */
-static void interrupt(const struct sandbox_cell *cell)
+static void send_interrupt(struct sandbox_cell *cell)
 {
+    struct cell_session *session = cell->session;
+
+    session->again_ns = clock_after_ns(AGAIN_NS);
+    session->signalled = true;
+    session->spared = false;
     if (cell->run_pidfd < 0)
         return;
     if (cell->start.language == PROTO_SHELL && !cell->session->promoted &&
         kill(-cell->run_pid, SIGINT) == 0) /* it leads a group, and is not waited for yet */
         return;
     pidfd_send_signal(cell->run_pidfd, SIGINT, NULL, 0);
+}
+
+/* Whether SIGINT would kill it: bash while it executes itself anew, node for a moment before
+ * a script. */
+static bool would_die(const struct sandbox_cell *cell)
+{
+    auto_buf struct buf text = BUF_MAX(LIMIT_PROC_FILE_BYTES);
+    struct hutch_error ignored;
+    char path[48];
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)cell->run_pid);
+    return buf_read_file(&text, AT_FDCWD, path, &ignored) < 0 ||
+           proc_text_has_default(buf_text(&text), SIGINT);
+}
+
+/* Whatever is due of the series. Of one that would die all the time, the end is meant. */
+static void interrupt_again(struct sandbox_cell *cell, uint64_t now_ns)
+{
+    struct cell_session *session = cell->session;
+    bool is_last = now_ns >= session->again_end_ns;
+
+    if (now_ns < session->again_ns)
+        return;
+    if (is_last && !session->spared)
+        session->again_ns = NO_DEADLINE;
+    else if (is_last || !would_die(cell))
+        send_interrupt(cell);
+    else
+        session->again_ns = clock_after_ns(LOOK_AGAIN_NS);
+}
+
+/* Now, and again for a second. */
+static void interrupt(struct sandbox_cell *cell)
+{
+    struct cell_session *session = cell->session;
+
+    session->again_end_ns = clock_after_ns(INTERRUPT_NS);
+    if (session->again_ns != NO_DEADLINE) /* one was sent just now */
+        return;
+    session->spared = true;
+    session->again_ns = 0;
+    interrupt_again(cell, clock_now_ns());
+}
+
+/* After DONE, once it is clear that the interpreter lives, or is dead. */
+static void tell_rested(struct sandbox_cell *cell)
+{
+    struct cell_session *session = cell->session;
+    const struct proto_event event = {.type = PROTO_RESTED, .signalled = session->signalled};
+
+    if (!session->rest || (session->phase != SESSION_IDLE && session->phase != SESSION_STOPPED))
+        return;
+    session->rest = false;
+    cell_tell(cell, &event);
 }
 
 /* Kills all processes but hutch-init and the copy; returns how many there were. */
@@ -242,6 +304,7 @@ static void clear(struct supervisor *supervisor, struct sandbox_cell *cell, uint
     session->phase = SESSION_STOPPED;
     session->limit_ns = clock_after_ns(DECIDE_NS);
     cell_tell(cell, &session->exited);
+    tell_rested(cell);
 }
 
 void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell *cell,
@@ -368,6 +431,11 @@ void session_conclude_launch(struct supervisor *supervisor, struct sandbox_cell 
 
 /* ---- orders ------------------------------------------------------------- */
 
+static bool runs_exec(const struct cell_session *session)
+{
+    return session->phase == SESSION_EXEC || session->phase == SESSION_INTERRUPTED;
+}
+
 static bool begin(struct sandbox_cell *cell, uint64_t timeout_ns)
 {
     struct cell_session *session = cell->session;
@@ -377,6 +445,8 @@ static bool begin(struct sandbox_cell *cell, uint64_t timeout_ns)
         return session->phase == SESSION_DYING || session->phase == SESSION_CLEARING ||
                session->phase == SESSION_STOPPED;
     session->phase = SESSION_EXEC;
+    session->again_ns = NO_DEADLINE;
+    session->signalled = false;
     cell->end = PROTO_END_EXIT;
     session->limit_ns = clock_after_ns(timeout_ns);
     return true;
@@ -386,10 +456,13 @@ static bool done(struct sandbox_cell *cell)
 {
     struct cell_session *session = cell->session;
 
-    if (session->phase == SESSION_EXEC || session->phase == SESSION_INTERRUPTED) {
+    /* One that was killed will be dead soon, and then is told of. */
+    if (runs_exec(session) && cell->end == PROTO_END_EXIT) {
         session->phase = SESSION_IDLE;
         session->limit_ns = clock_after_ns(cell->start.idle_ns);
     }
+    session->rest = true;
+    tell_rested(cell);
     return true;
 }
 
@@ -431,7 +504,7 @@ bool session_take_order(struct supervisor *supervisor, struct sandbox_cell *cell
         makes_sense = done(cell);
         break;
     case PROTO_INTERRUPT:
-        if (cell->session->phase == SESSION_EXEC || cell->session->phase == SESSION_INTERRUPTED)
+        if (runs_exec(cell->session))
             interrupt(cell);
         makes_sense = true;
         break;
@@ -490,6 +563,8 @@ void session_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint
         clear(supervisor, cell, now_ns);
         return;
     }
+    if (runs_exec(session))
+        interrupt_again(cell, now_ns);
     if (now_ns < session->limit_ns)
         return;
     if (session->phase == SESSION_EXEC)
@@ -506,7 +581,7 @@ uint64_t session_next_tick(const struct sandbox_cell *cell)
     const struct cell_session *session = cell->session;
     uint64_t next_ns = clock_sooner_ns(session->limit_ns, session->end_ns);
 
-    return session->phase == SESSION_CLEARING
-               ? clock_sooner_ns(next_ns, clock_after_ns(CLEAR_AGAIN_NS))
-               : next_ns;
+    if (session->phase == SESSION_CLEARING)
+        return clock_sooner_ns(next_ns, clock_after_ns(CLEAR_AGAIN_NS));
+    return runs_exec(session) ? clock_sooner_ns(next_ns, session->again_ns) : next_ns;
 }
