@@ -172,9 +172,9 @@ struct hutch_engine_options {
                                for a request is then without */
     bool zygote_per_owner;  /* owners share no zygote, and so no address layout and hash seed;
                                default false */
-    uint32_t max_cells;     /* runs and sessions at once; 1 to 1024. Default, and the most whatever is said
-                               here: what the supervisor holds beside parked cells, and a twelfth
-                               of the descriptors that this process may open (ulimit -n);
+    uint32_t max_cells;     /* runs and sessions at once; 1 to 1024. Default, and the most whatever
+                               is said here: what the supervisor holds beside parked cells, and a
+                               twelfth     of the descriptors that this process may open (ulimit -n);
                                hutch_doctor shows it */
     uint32_t queue_size;    /* runs that wait for their turn; 1 to 10000, default 1000; at most a
                                quarter of those descriptors */
@@ -553,8 +553,9 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_open(hutch_engine *engine,
  * env, timeout_seconds, max_output_bytes, output_encoding, tidy, gate; its language must
  * be the session's. Execs run one after the other, in the order of the calls; at most 64
  * wait. Each waits for its turn among all runs, too: BUSY says that it waited too long, was not
- * started, and that the session goes on. A token ends the wait, or interrupts the exec and, a second later, kills its
- * interpreter; the call then ends with HUTCH_ERR_CANCELLED, and the session goes on.
+ * started, and that the session goes on. A token ends the wait, or interrupts the exec and, a
+ * second later, kills its interpreter; the call then ends with HUTCH_ERR_CANCELLED, and the session
+ * goes on.
  *
  * Of the result, cpu_ms is of the interpreter's own process, and peak_memory_bytes 0,
  * where that has not died.
@@ -614,8 +615,9 @@ HUTCH_PUBLIC void hutch_json_request_free(hutch_json_request *request);
  * "cgroup": {"layout", "controllers"}, "cells": {"starts": {"cold", "forked", "parked"},
  * "warm": [{"language", "pools", "parked", "zygotes", "zygote_deaths", "log",
  * "zygote_memory", "parked_memory"}]}, "scheduler": {"active", "idle_sessions", "waiting",
- * "max_cells", "queue_size", "memory_available_bytes", "memory_reserve_bytes", "memory_claimed_bytes",
- * "expected_bytes", "memory_pressure", "runnable", "runnable_limit", "held_back_by"}}.
+ * "max_cells", "queue_size", "memory_available_bytes", "memory_reserve_bytes",
+ * "memory_claimed_bytes", "expected_bytes", "memory_pressure", "runnable", "runnable_limit",
+ * "held_back_by"}}.
  * A runtime that is available has a reason and a mend, too, where its programs lack something
  * that they can do without. "expected_bytes" is what a run with the default limits is expected to
  * use, "memory_pressure" a percentage, and "held_back_by" what another run would wait for now:

@@ -9,7 +9,9 @@
  * where "line" is the number of the request, and "printed" says that output of the
  * program was seen, which therefore ran. The line "doctor" is answered by
  * the engine's report as the result. The line "cancel N" cancels request N, one of
- * the first of which --cancels says how many, and is not answered. One engine serves
+ * the first of which --cancels says how many, and is not answered. "open K LANGUAGE" opens
+ * a session by the number K, "exec K {…}" runs a request in it, and "close K" ends it; open
+ * and close have null as their result. One engine serves
  * all of them; --threads N threads share it, so answers may come in another order.
  * Uses the public API only. Ends with status 0 at the end of its input.
  */
@@ -23,13 +25,15 @@
 
 #define MAX_THREADS 256
 #define MAX_CANCELS 64
+#define MAX_SESSIONS 1024
 
 struct door {
     hutch_engine *engine;
     pthread_mutex_t input;  /* guards stdin and lines */
     pthread_mutex_t output; /* guards stdout */
     unsigned long lines;
-    hutch_cancel *cancels[MAX_CANCELS]; /* of the requests from 1; NULL: there is none */
+    hutch_cancel *cancels[MAX_CANCELS];    /* of the requests from 1; NULL: there is none */
+    hutch_session *sessions[MAX_SESSIONS]; /* the one of a number is one line's at a time */
 };
 
 struct options {
@@ -75,6 +79,43 @@ static hutch_cancel *cancel_of(struct door *door, unsigned long number)
     return number >= 1 && number <= MAX_CANCELS ? door->cancels[number - 1] : NULL;
 }
 
+static int open_session(struct door *door, size_t number, const char *language,
+                        struct hutch_error *err)
+{
+    struct hutch_request request;
+
+    hutch_request_init(&request);
+    request.language = strcmp(language, "shell") == 0        ? HUTCH_SHELL
+                       : strcmp(language, "javascript") == 0 ? HUTCH_JAVASCRIPT
+                                                             : HUTCH_PYTHON;
+    return hutch_session_open(door->engine, &request, NULL, &door->sessions[number], err);
+}
+
+/* A line about a session; *ret_request is for the caller to free. */
+static int answer_session(struct door *door, const char *line, size_t length,
+                          const struct hutch_run_options *options, hutch_result **ret_result,
+                          hutch_json_request **ret_request, struct hutch_error *err)
+{
+    const char *rest = line + strcspn(line, " ");
+    size_t number = 0;
+
+    for (rest += *rest == ' '; *rest >= '0' && *rest <= '9'; rest++)
+        number = (number * 10 + (size_t)(*rest - '0')) % MAX_SESSIONS;
+    rest += *rest == ' ';
+    if (strncmp(line, "open ", strlen("open ")) == 0)
+        return open_session(door, number, rest, err);
+    if (strncmp(line, "close ", strlen("close ")) == 0) {
+        hutch_session_close(door->sessions[number]);
+        door->sessions[number] = NULL;
+        return 0;
+    }
+    int code = hutch_json_request_parse(rest, length - (size_t)(rest - line), ret_request, err);
+    return code < 0
+               ? code
+               : hutch_session_exec(door->sessions[number], hutch_json_request_get(*ret_request),
+                                    options, ret_result, err);
+}
+
 /* Runs one request; *ret_json is the result, to be freed by hutch_free. */
 static int answer(struct door *door, unsigned long number, const char *line, size_t length,
                   bool *ret_printed, char **ret_json, struct hutch_error *err)
@@ -89,10 +130,12 @@ static int answer(struct door *door, unsigned long number, const char *line, siz
 
     if (length == strlen("doctor") && memcmp(line, "doctor", length) == 0)
         return hutch_doctor(engine, ret_json, err);
-    int code = hutch_json_request_parse(line, length, &request, err);
-    if (code >= 0)
+    bool of_session = line[0] == 'o' || line[0] == 'e' || line[0] == 'c'; /* and no JSON */
+    int code = of_session ? answer_session(door, line, length, &options, &result, &request, err)
+                          : hutch_json_request_parse(line, length, &request, err);
+    if (code >= 0 && !of_session)
         code = hutch_run(engine, hutch_json_request_get(request), &options, &result, err);
-    if (code >= 0)
+    if (code >= 0 && result)
         code = hutch_result_to_json(result, ret_json, err);
     hutch_result_free(result);
     hutch_json_request_free(request);
@@ -107,7 +150,7 @@ static ssize_t next_line(struct door *door, char **line, size_t *capacity, unsig
     *number = ++door->lines;
     pthread_mutex_unlock(&door->input);
     if (length > 0 && (*line)[length - 1] == '\n')
-        length--;
+        (*line)[--length] = '\0';
     return length;
 }
 
@@ -139,7 +182,6 @@ static void *serve(void *user)
         bool printed = false;
         char *json = NULL;
         if (length > 0 && strncmp(line, "cancel ", strlen("cancel ")) == 0) {
-            line[length] = '\0';
             cancel(door, line + strlen("cancel "));
             continue;
         }
@@ -150,7 +192,7 @@ static void *serve(void *user)
         if (code < 0)
             print_error(&err);
         else
-            printf("\"result\": %s", json);
+            printf("\"result\": %s", json ? json : "null");
         printf("}\n");
         fflush(stdout);
         pthread_mutex_unlock(&door->output);
@@ -235,6 +277,8 @@ int main(int argc, char **argv)
     }
     for (unsigned i = 0; i < options.threads; i++)
         pthread_join(threads[i], NULL);
+    for (size_t i = 0; i < MAX_SESSIONS; i++)
+        hutch_session_close(door.sessions[i]);
     hutch_engine_free(door.engine);
     for (unsigned i = 0; i < options.cancels; i++)
         hutch_cancel_free(door.cancels[i]);
