@@ -271,12 +271,28 @@ def processor_ticks(pids):
     return sum(int(field[11]) + int(field[12]) for field in fields)
 
 
+def in_cell(pid):
+    """The processes of the cell that a process is in."""
+    namespace = os.readlink(f"/proc/{pid}/ns/pid")
+    found = []
+    for other in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(other / "ns/pid") == namespace:
+                found.append(int(other.name))
+        except OSError:
+            pass
+    return found
+
+
 def test_an_idle_session_uses_no_processor():
     with Session() as session:
         session.exec("x = 1")
         init, interpreter = session.cell()
-        pids = [session.process.pid, session.supervisor(), init, interpreter]
-        until(lambda: False, 0.5)  # the copy is made after the reply
+        # The copy is made after the reply, and then the one before it ends.
+        assert until(lambda: len(in_cell(interpreter)) == 3 and
+                     len({init, interpreter} & set(in_cell(interpreter))) == 2)
+        until(lambda: False, 0.5)
+        pids = [session.process.pid, session.supervisor(), *in_cell(interpreter)]
         before = processor_ticks(pids)
         time.sleep(20)
         assert processor_ticks(pids) - before <= 1
