@@ -172,9 +172,9 @@ struct hutch_engine_options {
                                for a request is then without */
     bool zygote_per_owner;  /* owners share no zygote, and so no address layout and hash seed;
                                default false */
-    uint32_t max_cells;     /* runs at once; 1 to 1024. Default, and the most whatever is said
-                               here: what the supervisor holds beside parked cells, and a twelfth
-                               of the descriptors that this process may open (ulimit -n);
+    uint32_t max_cells;     /* runs and sessions at once; 1 to 1024. Default, and the most whatever
+                               is said here: what the supervisor holds beside parked cells, and a
+                               twelfth     of the descriptors that this process may open (ulimit -n);
                                hutch_doctor shows it */
     uint32_t queue_size;    /* runs that wait for their turn; 1 to 10000, default 1000; at most a
                                quarter of those descriptors */
@@ -184,7 +184,7 @@ struct hutch_engine_options {
 /* When a run starts. The sum of limits does not count, since few programs come near
  * theirs; what is used does. One more run starts when
  *
- *   - fewer than max_cells are active;
+ *   - fewer than max_cells are there, idle sessions among them;
  *   - the memory available (of the machine, or in the cgroups of the cells) exceeds a
  *     reserve, 256 MiB or 5 % but at most an eighth, by what the runs of the last second
  *     and the new one are expected to use, judging by those that came before;
@@ -194,7 +194,7 @@ struct hutch_engine_options {
  *
  * The last two never hold back the only run of an engine, and slow down rather than stop
  * one of an owner who has fewer active than there are processors. hutch_doctor shows the
- * numbers.
+ * numbers. An exec of a session is such a run, but for the first of these.
  *
  * Otherwise the run waits. Of the owners (hutch_request.owner; NULL is one of them) the
  * one with the fewest active runs is next, of several the one that has waited longest since
@@ -544,7 +544,8 @@ HUTCH_PUBLIC void hutch_session_options_init(struct hutch_session_options *optio
  * disk_mb, backend, require, owner. options may be NULL. The session is the caller's, to
  * be closed by hutch_session_close before the engine is freed. It may be used by any
  * number of threads at once. A session takes a place for cells (max_cells) as long as it
- * lives. Errors: as hutch_run; always "not started". */
+ * lives; where none gets free in time, the error is BUSY and says how many there are.
+ * Errors: as hutch_run; always "not started". */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_open(hutch_engine *engine,
                                                      const struct hutch_request *request,
                                                      const struct hutch_session_options *options,
@@ -554,8 +555,10 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_open(hutch_engine *engine,
 /* Runs code in a session, on the calling thread. Of the request these count: code, stdin,
  * env, timeout_seconds, max_output_bytes, output_encoding, tidy, gate; its language must
  * be the session's. Execs run one after the other, in the order of the calls; at most 64
- * wait. A token ends the wait, or interrupts the exec and, a second later, kills its
- * interpreter; the call then ends with HUTCH_ERR_CANCELLED, and the session goes on.
+ * wait. Each waits for its turn among all runs, too: BUSY says that it waited too long, was not
+ * started, and that the session goes on. A token ends the wait, or interrupts the exec and, a
+ * second later, kills its interpreter; the call then ends with HUTCH_ERR_CANCELLED, and the session
+ * goes on.
  *
  * Of the result, cpu_ms is of the interpreter's own process, and peak_memory_bytes 0,
  * where that has not died.
@@ -615,9 +618,10 @@ HUTCH_PUBLIC void hutch_json_request_free(hutch_json_request *request);
  * "runtimes": [{"language", "interpreter", "available", "reason", "mend"}],
  * "cgroup": {"layout", "controllers"}, "cells": {"starts": {"cold", "forked", "parked"},
  * "warm": [{"language", "pools", "parked", "zygotes", "zygote_deaths", "log",
- * "zygote_memory", "parked_memory"}]}, "scheduler": {"active", "waiting", "max_cells",
- * "queue_size", "memory_available_bytes", "memory_reserve_bytes", "memory_claimed_bytes",
- * "expected_bytes", "memory_pressure", "runnable", "runnable_limit", "held_back_by"}}.
+ * "zygote_memory", "parked_memory"}]}, "scheduler": {"active", "idle_sessions", "waiting",
+ * "max_cells", "queue_size", "memory_available_bytes", "memory_reserve_bytes",
+ * "memory_claimed_bytes", "expected_bytes", "memory_pressure", "runnable", "runnable_limit",
+ * "held_back_by"}}.
  * A runtime that is available has a reason and a mend, too, where its programs lack something
  * that they can do without. "expected_bytes" is what a run with the default limits is expected to
  * use, "memory_pressure" a percentage, and "held_back_by" what another run would wait for now:

@@ -58,7 +58,8 @@ struct cell_exit {
     uint64_t peak_memory_bytes;
     uint64_t oom_kills;
     uint64_t process_limit_hits;
-    bool has_copy;  /* of a session: it can go on where the last exec had ended */
+    bool has_copy;    /* of a session: it can go on where an exec had ended, */
+    uint32_t copy_of; /* that one, as the cell says */
     bool has_files; /* there may be some, and cell_file gives them, as long as the cell is not freed
                      */
 };

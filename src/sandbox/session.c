@@ -137,7 +137,11 @@ int hutch_session_exec(hutch_session *session, const struct hutch_request *reque
     if (check_exec(session, request, run_options, err) < 0 || take_turn(session, token, err) < 0)
         return err->code;
     request_load(request, &known);
-    int code = session_exec(session, &known, run_options, called_ns, ret_result, err);
+    int code = scheduler_resume(&session->engine->scheduler, &session->ticket, token, err);
+    if (code == 0) {
+        code = session_exec(session, &known, run_options, called_ns, ret_result, err);
+        scheduler_pause(&session->engine->scheduler, &session->ticket);
+    }
     end_turn(session);
     return code;
 }
@@ -239,7 +243,10 @@ static int start_cell(struct hutch_session *session, const struct hutch_request 
     session->pid = event.pid;
     session->idle_from_ns = clock_now_ns();
     session->end_ns = clock_after_ns(spec.life_ns);
-    return session->ops->session_open(session->cell, session->checkpoints, err);
+    if (session->ops->session_open(session->cell, session->checkpoints, err) < 0)
+        return err->code;
+    scheduler_pause(&engine->scheduler, &session->ticket);
+    return 0;
 }
 
 int hutch_session_open(hutch_engine *engine, const struct hutch_request *request,

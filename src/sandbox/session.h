@@ -29,6 +29,7 @@ struct hutch_session {
     struct hutch_error end; /* code != 0: it is over */
     /* Of who has the turn: */
     uint32_t exec_id, layers;
+    uint32_t done_id; /* of the last exec that ended by itself in this interpreter; 0: none */
     pid_t pid;
     uint64_t told_cpu_ns;      /* of execs of this interpreter, in results */
     bool owes_rest;            /* CELL_RESTED of the exec before is to come */

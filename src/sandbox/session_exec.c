@@ -40,6 +40,7 @@ struct exec {
     struct buf env, gate, code; /* payloads of frames */
     struct cell_exit exit;
     bool has_ended, interrupted, timed_out, stopped, cancelled;
+    bool restored, state_lost; /* told by its result */
     uint64_t called_ns, begin_ns;
 };
 
@@ -92,6 +93,7 @@ static int take_report(struct exec *exec, const struct report *report, struct hu
     if (report->length != sizeof(done))
         return 0;
     memcpy(&done, report->data, sizeof(done));
+    exec->session->done_id = exec->session->exec_id;
     exec->has_ended = true;
     exec->interrupted = done.interrupted != 0;
     exec->exit = (struct cell_exit){
@@ -142,12 +144,16 @@ static int await_end(struct hutch_session *session, struct hutch_error *err)
     return 0;
 }
 
-/* The interpreter is dead: goes on with the copy, else with a new one. */
-static int go_on(struct hutch_session *session, bool has_copy, struct hutch_error *err)
+/* The interpreter is dead: goes on with the copy, else with a new one. A copy is made after
+ * the exec has been answered: whoever dies in that moment leaves one that lacks it. */
+static int go_on(struct hutch_session *session, const struct cell_exit *exit,
+                 struct hutch_error *err)
 {
     const struct backend_ops *ops = session->ops;
+    bool has_copy = exit->has_copy && exit->copy_of >= session->done_id;
     struct hutch_error late;
 
+    session->done_id = 0; /* what comes next is told by itself */
     if (has_copy && ops->session_resume(session->cell, err) == 0) {
         int started = await_start(session, true, &late);
         if (started == 0) {
@@ -189,7 +195,7 @@ static int take_late(struct hutch_session *session, struct hutch_error *err)
                 return err->code;
             break;
         case CELL_EXITED:
-            if (go_on(session, event.exit.has_copy, err) < 0)
+            if (go_on(session, &event.exit, err) < 0)
                 return err->code;
             break;
         default:
@@ -362,10 +368,22 @@ static int drain(struct exec *exec, struct hutch_error *err)
             return code;
         dead |= code;
     }
-    if (dead)
+    if (dead) {
         exit.has_copy = exec->exit.has_copy;
+        exit.copy_of = exec->exit.copy_of;
+    }
     exec->exit = exit;
     return dead;
+}
+
+/* What became of the state since the last result. */
+static void take_fate(struct exec *exec)
+{
+    struct hutch_session *session = exec->session;
+
+    exec->restored = session->restored;
+    exec->state_lost = session->state_lost;
+    session->restored = session->state_lost = false;
 }
 
 static int run_exec(struct exec *exec, struct hutch_error *err)
@@ -393,8 +411,12 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
         exec->exit.cpu_ns -= session->told_cpu_ns < exec->exit.cpu_ns ? session->told_cpu_ns : 0;
     session->told_cpu_ns = by_report ? session->told_cpu_ns + exec->exit.cpu_ns : 0;
     int drained = dead >= 0 ? drain(exec, err) : dead;
+    if (by_report) /* a death that comes now is the next one's */
+        take_fate(exec);
     if (drained >= 0 && (dead > 0 || drained > 0))
-        drained = go_on(session, exec->exit.has_copy, err);
+        drained = go_on(session, &exec->exit, err);
+    if (!by_report)
+        take_fate(exec);
     if (drained < 0) {
         err_mark_maybe_ran(err);
         return session_end(session, err);
@@ -442,9 +464,8 @@ static int fill_result(struct exec *exec, struct hutch_result *result, struct hu
     bool out_truncated, err_truncated;
 
     result->in_session = true;
-    result->restored = session->restored;
-    result->state_lost = session->state_lost;
-    session->restored = session->state_lost = false;
+    result->restored = exec->restored;
+    result->state_lost = exec->state_lost;
     result->stdout_bytes = exec->out.total;
     result->stderr_bytes = exec->err.total;
     if (capture_finish(&exec->out, exec->request.output_encoding, &result->stdout_text,

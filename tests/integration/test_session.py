@@ -3,7 +3,8 @@
 Sessions, through `hutch session`: what an exec leaves to the next one, and what is
 left, and said, when an exec or a process of the session dies.
 
-HUTCH names the program, else it is the one of the build folder HUTCH_BUILD.
+HUTCH names the program, else it is the one of the build folder HUTCH_BUILD. HUTCH_USER
+names the user who starts it, with programs and a cache of the user's own.
 """
 
 import json
@@ -12,14 +13,35 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "conformance"))
+import account  # noqa: E402
 
 HUTCH = os.environ.get("HUTCH") or os.path.join(os.environ["HUTCH_BUILD"], "hutch")
 PATIENCE = 180  # the first session of all makes the tree of files
 
 DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _user():
+    """How Session starts the program."""
+    name = os.environ.get("HUTCH_USER")
+    if not name:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="hutch-session-", dir="/var/tmp") as folder:
+        who = account.choose(name, folder)
+        Session.program = [*who.command, str(who.install(pathlib.Path(HUTCH)))]
+        cache = account.cache_for(who, None, folder)
+        Session.environment = {**os.environ, **who.environment, "HUTCH_CACHE_DIR": str(cache)}
+        yield
+        Session.program, Session.environment = [HUTCH], None
 
 
 @pytest.fixture(autouse=True)
@@ -32,9 +54,12 @@ def _cache(tmp_path_factory, monkeypatch):
 class Session:
     """A session on the command line."""
 
+    program = [HUTCH]
+    environment = None
+
     def __init__(self, *options):
         self.process = subprocess.Popen(
-            [HUTCH, "session", *options],
+            [*self.program, "session", *options], env=self.environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
 
@@ -304,12 +329,29 @@ def processor_ticks(pids):
     return sum(int(field[11]) + int(field[12]) for field in fields)
 
 
+def in_cell(pid):
+    """The living processes of the cell that a process is in."""
+    namespace = os.readlink(f"/proc/{pid}/ns/pid")
+    found = []
+    for other in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if (os.readlink(other / "ns/pid") == namespace
+                    and "State:\tZ" not in (other / "status").read_text()):
+                found.append(int(other.name))
+        except OSError:
+            pass
+    return found
+
+
 def test_an_idle_session_uses_no_processor():
     with Session() as session:
         session.exec("x = 1")
         init, interpreter = session.cell()
-        pids = [session.process.pid, session.supervisor(), init, interpreter]
-        until(lambda: False, 0.5)  # the copy is made after the reply
+        # The copy is made after the reply, and then the one before it ends.
+        assert until(lambda: len(in_cell(interpreter)) == 3)
+        assert {init, interpreter} < set(in_cell(interpreter))
+        until(lambda: False, 0.5)
+        pids = [session.process.pid, session.supervisor(), *in_cell(interpreter)]
         before = processor_ticks(pids)
         time.sleep(20)
         assert processor_ticks(pids) - before <= 1
@@ -332,6 +374,11 @@ def test_a_death_is_survived_twice(code, exit_code, error_type):
         session.exec("x = 41")
         for _ in range(2):
             result = session.exec(code)
+            if error_type == "resource_limit" and "cgroup_memory" not in result["layers"]:
+                # An ordinary user's: the address space ends, and the program with it.
+                assert (result["exit_code"], result["error_type"]) == (1, error_type)
+                assert kept(result) and session.exec("x")["value"] == "41"
+                continue
             assert (result["exit_code"], result["error_type"]) == (exit_code, error_type)
             assert (result["restored"], result["state_lost"]) == (True, False)
             result = session.exec("x")

@@ -493,6 +493,7 @@ static void take_exit(struct cell *cell, const struct proto_event *event,
                 .oom_kills = event->oom_kills,
                 .process_limit_hits = event->process_limit_hits,
                 .has_copy = event->has_copy != 0,
+                .copy_of = event->copy_of,
                 .has_files = event->files != 0,
             },
     };

@@ -413,6 +413,7 @@ struct cgroup_limits cell_cgroup_limits(const struct sandbox_cell *cell)
         .memory_bytes = cell->start.memory_bytes,
         .max_processes = cell->max_processes + 1, /* hutch-init */
         .cpu_millis = cell->start.cpu_millis,
+        .one_by_one = cell->start.session, /* it goes on, with hutch-init and the copy */
     };
 }
 

@@ -115,6 +115,7 @@ struct proto_event {
     uint32_t signalled; /* RESTED: 1: an interrupt was sent during that exec */
     /* EXITED only */
     uint32_t has_copy;    /* of a session: a copy of the interpreter waits */
+    uint32_t copy_of;     /* the exec after which it was made, as the copy says */
     uint32_t end;         /* enum proto_end */
     int32_t wait_status;  /* as of waitpid */
     uint64_t duration_ns; /* from the start of the interpreter to its end */

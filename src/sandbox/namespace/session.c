@@ -171,7 +171,9 @@ static bool take_copy(struct supervisor *supervisor, struct sandbox_cell *cell)
         return false;
     }
     drop_copy(session); /* whatever comes, the last one is of an earlier state */
-    if (count != 1 || length != (ssize_t)sizeof(message) || !know_copy(session, fd, &session->copy))
+    if (count == 1 && length == (ssize_t)sizeof(message) && know_copy(session, fd, &session->copy))
+        session->copy.exec_id = message.exec_id;
+    else
         fd_close(&fd);
     return true;
 }
@@ -301,6 +303,7 @@ static void clear(struct supervisor *supervisor, struct sandbox_cell *cell, uint
         fd_wait(session->copy.pidfd, POLLIN, 0) != 0) /* it has died with the others */
         drop_copy(session);
     session->exited.has_copy = session->copy.pidfd >= 0;
+    session->exited.copy_of = session->copy.exec_id;
     session->phase = SESSION_STOPPED;
     session->limit_ns = clock_after_ns(DECIDE_NS);
     cell_tell(cell, &session->exited);
@@ -401,6 +404,8 @@ static bool relaunch(struct supervisor *supervisor, struct sandbox_cell *cell, i
 
     if (session->phase != SESSION_STOPPED)
         return false;
+    if (session->copy.pidfd >= 0) /* of an earlier state than the engine wants */
+        pidfd_send_signal(session->copy.pidfd, SIGKILL, NULL, 0);
     drop_copy(session);
     cell->fds[PROTO_FD_STDOUT] = TAKE_FD(fds[0]);
     cell->fds[PROTO_FD_STDERR] = TAKE_FD(fds[1]);

@@ -29,7 +29,9 @@
  * and sends the other, with struct wire_copy, on the socket that came with COPIES; the
  * kernel says who made a socket. Closing the other end ends it; a byte and a channel on
  * it tell it to take over. The cell's programs could do the same: then one of them
- * takes over, in its own cell.
+ * takes over, in its own cell. It says after which exec it was made: an interpreter that dies
+ * between the answer to an exec and the next copy leaves an older one, which the engine does
+ * not take for the state after that exec.
  *
  * The interpreter is the supervisor's child. A copy is not: its status is told by
  * hutch-init, which it is left to.
@@ -47,6 +49,7 @@ struct rusage;
 struct session_copy {
     pid_t pid;    /* of the host */
     pid_t ns_pid; /* in the cell */
+    uint32_t exec_id;
     int pidfd, wake_fd;
 };
 
