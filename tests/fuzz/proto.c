@@ -17,7 +17,7 @@ union packet {
     struct proto_hello hello;
     struct proto_start start;
     struct proto_event event;
-    struct proto_order stop;
+    struct proto_order order;
     char bytes[sizeof(struct proto_hello) + sizeof(struct proto_event)];
 };
 
@@ -51,9 +51,11 @@ static void check_event(struct proto_event *event, size_t length)
         for (uint32_t bit = 1; bit != 0; bit <<= 1)
             assert(!(event->layers & bit) || hutch_layer_name(bit));
         return;
+    case PROTO_TIME_UP:
+        return;
     case PROTO_EXITED:
         assert(WIFEXITED(event->wait_status) || WTERMSIG(event->wait_status) > 0);
-        assert(event->end <= PROTO_END_OUTPUT);
+        assert(event->end <= PROTO_END_OUTPUT && event->has_copy <= 1);
         return;
     case PROTO_FAILED:
     case PROTO_LOST:
@@ -65,10 +67,12 @@ static void check_event(struct proto_event *event, size_t length)
     abort(); /* it was taken, and has no type */
 }
 
-static void check_stop(const struct proto_order *stop, size_t length)
+static void check_order(const struct proto_order *order, size_t length, size_t fd_count)
 {
-    if (proto_is_order(stop, length, 0))
-        assert(length == sizeof(*stop) && stop->end <= PROTO_END_OUTPUT);
+    if (!proto_is_order(order, length, fd_count))
+        return;
+    assert(length == sizeof(*order) && order->end <= PROTO_END_OUTPUT);
+    assert(order->type < PROTO_ORDER_COUNT && fd_count <= PROTO_ORDER_FDS_MAX);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -89,6 +93,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (which == 2)
         check_event(&packet.event, length);
     else
-        check_stop(&packet.stop, length);
+        check_order(&packet.order, length, fd_count);
     return 0;
 }
