@@ -51,8 +51,6 @@ static void check_event(struct proto_event *event, size_t length)
         for (uint32_t bit = 1; bit != 0; bit <<= 1)
             assert(!(event->layers & bit) || hutch_layer_name(bit));
         return;
-    case PROTO_TIME_UP:
-        return;
     case PROTO_EXITED:
         assert(WIFEXITED(event->wait_status) || WTERMSIG(event->wait_status) > 0);
         assert(event->end <= PROTO_END_OUTPUT && event->has_copy <= 1);
@@ -64,6 +62,9 @@ static void check_event(struct proto_event *event, size_t length)
         assert(strcmp(hutch_error_name(event->error.code), "unknown") != 0);
         return;
     case PROTO_TIME_UP:
+        return;
+    case PROTO_RESTED:
+        assert(event->signalled <= 1);
         return;
     }
     abort(); /* it was taken, and has no type */
