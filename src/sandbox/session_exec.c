@@ -12,11 +12,13 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "engine.h"
+#include "file_call.h"
 #include "gate.h"
 #include "outcome.h"
 #include "report.h"
 #include "request.h"
 #include "result.h"
+#include "run_files.h"
 #include "tidy.h"
 
 #include <inttypes.h>
@@ -27,7 +29,9 @@
 /* How long something that is due is waited for before it counts as broken. */
 #define START_NS (900 * NS_PER_SECOND)
 #define GRACE_NS (60 * NS_PER_SECOND)
-#define READY_NS NS_PER_SECOND     /* for a copy to take over */
+#define PLACE_NS (100 * NS_PER_SECOND)
+#define MARK_ROUNDS 200        /* of a millisecond; a clock that was set back is not waited for */
+#define READY_NS NS_PER_SECOND /* for a copy to take over */
 #define INTERRUPT_NS NS_PER_SECOND /* between interrupt and kill, of a cancelled exec */
 
 /* One exec on its way. */
@@ -35,6 +39,7 @@ struct exec {
     struct hutch_session *session;
     struct hutch_request request;
     const struct hutch_run_options *options;
+    struct run_files files;
     struct capture out, err;
     struct reports reports;
     struct buf env, gate, code; /* payloads of frames */
@@ -58,7 +63,7 @@ static uint64_t process_time_ns(pid_t pid)
 static int take_output(struct exec *exec, struct capture *capture, enum hutch_stream stream,
                        const struct cell_event *event, struct hutch_error *err)
 {
-    if (exec->options && exec->options->on_output)
+    if (exec->options->on_output)
         exec->options->on_output(exec->options->user, stream, event->data, event->length);
     if (capture_add(capture, event->data, event->length, err) < 0)
         return err->code;
@@ -154,13 +159,12 @@ static int go_on(struct hutch_session *session, bool has_copy, struct hutch_erro
                        : started;
 }
 
-/* What has come since the exec before, without waiting. */
-static int take_late(struct hutch_session *session, struct hutch_error *err)
+int session_take_late(struct hutch_session *session, uint64_t deadline_ns, struct hutch_error *err)
 {
     struct cell_event event;
 
     for (;;) {
-        if (session->ops->cell_next_event(session->cell, 0, -1, &event, err) < 0)
+        if (session->ops->cell_next_event(session->cell, deadline_ns, -1, &event, err) < 0)
             return err->code;
         switch (event.type) {
         case CELL_QUIET:
@@ -310,7 +314,7 @@ static int await_done(struct exec *exec, struct hutch_error *err)
 {
     uint64_t limit_ns = (uint64_t)(exec->request.timeout_seconds * (double)NS_PER_SECOND);
     uint64_t deadline_ns = clock_after_ns(limit_ns + GRACE_NS);
-    int token = cancel_fd(exec->options ? exec->options->cancel : NULL);
+    int token = cancel_fd(exec->options->cancel);
     bool is_quiet, is_killed = false;
 
     while (!exec->has_ended) {
@@ -349,13 +353,78 @@ static int drain(struct exec *exec, struct hutch_error *err)
     return dead;
 }
 
+/* ---- files ------------------------------------------------------------------ */
+
+/* The time after which changes are the exec's. Those before it, in the same tick of the coarse
+ * clock that files are stamped with, would be taken for its own: a tick is waited for, if
+ * there were any. */
+static int64_t mark_time_ns(struct hutch_session *session)
+{
+    const struct timespec pause = {.tv_nsec = NS_PER_MS};
+
+    pthread_mutex_lock(&session->lock);
+    int64_t changed_ns = session->changed_ns;
+    pthread_mutex_unlock(&session->lock);
+    int64_t now_ns = file_clock_ns();
+    for (int i = 0; i < MARK_ROUNDS && now_ns <= changed_ns; i++) {
+        nanosleep(&pause, NULL);
+        now_ns = file_clock_ns();
+    }
+    return now_ns - 1;
+}
+
+/* Where the cell was lost, what ended it says more. */
+static int place_files(struct exec *exec, struct hutch_error *err)
+{
+    struct hutch_session *session = exec->session;
+    struct hutch_error cause;
+
+    exec->files = (struct run_files){
+        .request = &exec->request,
+        .options = exec->options,
+        .ops = session->ops,
+        .cell = session->cell,
+        .deadline_ns = clock_after_ns(PLACE_NS),
+        .cancel_fd = cancel_fd(exec->options->cancel),
+        .in_session = true,
+    };
+    if (run_files_place_any(&exec->request, exec->options)) {
+        int code = run_files_place(&exec->files, err);
+        session_note_change(session);
+        if (code < 0 && exec->files.is_lost &&
+            session_take_late(session, clock_after_ns(READY_NS), &cause) < 0) {
+            *err = cause;
+            return session_end(session, err);
+        }
+        if (code < 0)
+            return code;
+    }
+    exec->files.after_ns = mark_time_ns(session);
+    return 0;
+}
+
+/* What it changed is of this exec, and no later one's. */
+static int collect_files(struct exec *exec, struct hutch_result *result, struct hutch_error *err)
+{
+    const struct cell_exit exit = {.has_files = true};
+
+    if (exec->cancelled)
+        return 0;
+    int code = run_files_collect(&exec->files, &exit, result, err);
+    if (result->file_count > 0 || result->files_truncated)
+        session_note_change(exec->session);
+    return code;
+}
+
 static int run_exec(struct exec *exec, struct hutch_error *err)
 {
     struct hutch_session *session = exec->session;
     uint64_t limit_ns = (uint64_t)(exec->request.timeout_seconds * (double)NS_PER_SECOND);
 
-    if (take_late(session, err) < 0)
+    if (session_take_late(session, 0, err) < 0)
         return session_end(session, err);
+    if (place_files(exec, err) < 0)
+        return err->code;
     uint64_t cpu_ns = process_time_ns(session->pid);
     exec->begin_ns = clock_now_ns();
     if (session->ops->session_begin(session->cell, ++session->exec_id, limit_ns, err) < 0)
@@ -363,6 +432,8 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
     int code = session->language == HUTCH_SHELL ? send_to_shell(exec, err) : send_frames(exec, err);
     int dead = code == 0 ? await_done(exec, err) : code;
     bool by_report = dead == 0;
+    if (by_report && !exec->cancelled)
+        run_files_ask(&exec->files);
     if (by_report && session->ops->session_done(session->cell, err) < 0)
         dead = err->code;
     if (by_report)
@@ -450,7 +521,7 @@ static int exec_to_result(struct exec *exec, hutch_result **ret_result, struct h
     int code = random_id(result->run_id, err);
     if (code == 0)
         code = run_exec(exec, err);
-    if (code == 0 && fill_result(exec, result, err) < 0) {
+    if (code == 0 && (collect_files(exec, result, err) < 0 || fill_result(exec, result, err) < 0)) {
         err_mark_maybe_ran(err);
         code = err->code;
     }

@@ -418,7 +418,7 @@ bool session_take_order(struct supervisor *supervisor, struct sandbox_cell *cell
         break;
     case PROTO_FILES:
         cell->fds[PROTO_FD_FILES] = TAKE_FD(fds[0]);
-        cell_pass_files(cell);
+        cell_pass_files(cell, order->link);
         makes_sense = true;
         break;
     case PROTO_COPIES:
@@ -433,6 +433,11 @@ bool session_take_order(struct supervisor *supervisor, struct sandbox_cell *cell
     case PROTO_INTERRUPT:
         if (cell->session->phase == SESSION_EXEC || cell->session->phase == SESSION_INTERRUPTED)
             interrupt(cell);
+        makes_sense = true;
+        break;
+    case PROTO_USED:
+        if (cell->session->phase == SESSION_IDLE)
+            cell->session->limit_ns = clock_after_ns(cell->start.idle_ns);
         makes_sense = true;
         break;
     case PROTO_RESUME:
