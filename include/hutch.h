@@ -560,7 +560,7 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_open(hutch_engine *engine,
  * directory while the exec ran, by whatever process, and are still there; what
  * hutch_session_put placed before is not, what it placed meanwhile is. Others may still be
  * changing when what the exec left is running on. Looking for them takes time that grows
- * with the number of files that are there (about a microsecond for each), and is not part of
+ * with the number of files that are there (one or two microseconds for each), and is not part of
  * duration_ms.
  * Errors: all; EXPIRED says why the session is over. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_exec(hutch_session *session,

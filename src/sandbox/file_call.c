@@ -34,12 +34,22 @@ struct file_link {
     char name[WIRE_MAX_PATH + 1];
 };
 
-int64_t file_clock_ns(void)
+static int64_t clock_ns(clockid_t clock)
 {
     struct timespec now;
 
-    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * (int64_t)NS_PER_SECOND + now.tv_nsec;
+}
+
+int64_t file_clock_ns(void)
+{
+    return clock_ns(CLOCK_REALTIME);
+}
+
+int64_t file_clock_coarse_ns(void)
+{
+    return clock_ns(CLOCK_REALTIME_COARSE);
 }
 
 int file_link_new(int fd, struct file_link **ret_link, struct hutch_error *err)
@@ -203,8 +213,9 @@ static int refusal(const struct file_call *call, struct hutch_error *err)
 
     switch (number) {
     case EFBIG:
-        return err_set(err, HUTCH_ERR_INVALID, "has %" PRIu64 " bytes; allowed are %" PRIu64,
-                       call->found_size, call->max_bytes);
+        err_set(err, HUTCH_ERR_INVALID, "has %" PRIu64 " bytes; allowed are %" PRIu64,
+                call->found_size, call->max_bytes);
+        break;
     case ENOSPC:
         err_set(err, HUTCH_ERR_INVALID, "no space left in the cell: see disk_mb");
         break;
@@ -309,7 +320,8 @@ static int go_on(struct file_link *link, struct file_call *call, uint64_t deadli
     /* Before there is a cell, which may take long, the deadline alone counts. */
     if (link->calls == 1 && link->received == 0)
         until_ns = deadline_ns;
-    int ready = poll(slots, ARRAY_LENGTH(slots), clock_poll_timeout(until_ns));
+    bool is_late = clock_now_ns() >= deadline_ns; /* a call that goes on has its end, too */
+    int ready = is_late ? 0 : poll(slots, ARRAY_LENGTH(slots), clock_poll_timeout(until_ns));
     if (ready < 0 && errno != EINTR)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "wait for the cell's files");
     if (ready == 0 && clock_now_ns() >= until_ns)

@@ -27,7 +27,7 @@ struct file_call {
     bool executable;    /* PUT */
     uint64_t size;      /* PUT: of all that read gives */
     uint64_t max_bytes; /* GET: a larger file is refused */
-    int64_t after_ns;   /* CHANGES: later than that, as file_clock_ns() gives it; 0: the MARK */
+    int64_t after_ns;   /* CHANGES: later than that, in nanoseconds of real time; 0: the MARK */
     void *user;
     int (*read)(void *user, char *data, size_t length, struct hutch_error *err);
     int (*write)(void *user, const char *data, size_t length, struct hutch_error *err);
@@ -44,8 +44,10 @@ struct file_call {
 /* The engine's end of a files socket. One thread at a time uses it. */
 struct file_link;
 
-/* The time that changes of files are stamped with, in a clock of coarse ticks. */
+/* The clocks of files. A change has a stamp that lies between the two: the coarse one has
+ * ticks of some milliseconds, and may lag. */
 int64_t file_clock_ns(void);
+int64_t file_clock_coarse_ns(void);
 
 /* Makes one on a stream socket, which is taken over. Errors: NO_MEMORY. */
 MUST_CHECK int file_link_new(int fd, struct file_link **ret_link, struct hutch_error *err);

@@ -29,7 +29,6 @@
 /* How long something that is due is waited for before it counts as broken. */
 #define START_NS (900 * NS_PER_SECOND)
 #define GRACE_NS (60 * NS_PER_SECOND)
-#define PLACE_NS (100 * NS_PER_SECOND)
 #define MARK_ROUNDS 200        /* of a millisecond; a clock that was set back is not waited for */
 #define READY_NS NS_PER_SECOND /* for a copy to take over */
 #define INTERRUPT_NS NS_PER_SECOND /* between interrupt and kill, of a cancelled exec */
@@ -365,10 +364,10 @@ static int64_t mark_time_ns(struct hutch_session *session)
     pthread_mutex_lock(&session->lock);
     int64_t changed_ns = session->changed_ns;
     pthread_mutex_unlock(&session->lock);
-    int64_t now_ns = file_clock_ns();
+    int64_t now_ns = file_clock_coarse_ns();
     for (int i = 0; i < MARK_ROUNDS && now_ns <= changed_ns; i++) {
         nanosleep(&pause, NULL);
-        now_ns = file_clock_ns();
+        now_ns = file_clock_coarse_ns();
     }
     return now_ns - 1;
 }
@@ -384,7 +383,7 @@ static int place_files(struct exec *exec, struct hutch_error *err)
         .options = exec->options,
         .ops = session->ops,
         .cell = session->cell,
-        .deadline_ns = clock_after_ns(PLACE_NS),
+        .deadline_ns = clock_after_ns(START_NS),
         .cancel_fd = cancel_fd(exec->options->cancel),
         .in_session = true,
     };

@@ -68,7 +68,8 @@ static void check_event(struct proto_event *event, size_t length)
 static void check_stop(const struct proto_order *stop, size_t length)
 {
     if (proto_is_order(stop, length, 0))
-        assert(length == sizeof(*stop) && stop->end <= PROTO_END_OUTPUT);
+        assert(length == sizeof(*stop) && stop->end <= PROTO_END_OUTPUT &&
+               stop->link < WIRE_FILE_LINKS);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
