@@ -523,16 +523,15 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_result_to_json(const hutch_result *resul
  *   else     a new interpreter is started in the same cell: `state_lost`. Its files and
  *            what it had in /tmp stay. Of javascript and the shell always: no checkpoints.
  *
- * Environment variables and stdin belong to an exec; of what an exec does to files its result
- * says nothing. A session ends when it was idle for too long, is too old, or its cell is lost;
- * then an exec is HUTCH_ERR_EXPIRED.
+ * Environment variables and stdin belong to an exec. Files stay. A session ends when it was idle
+ * for too long, is too old, or its cell is lost; then every call is HUTCH_ERR_EXPIRED.
  */
 typedef struct hutch_session hutch_session;
 
 /* How a session lives. Zero in a number means its default. */
 struct hutch_session_options {
     size_t size;                 /* set by hutch_session_options_init */
-    double idle_timeout_seconds; /* without an exec; 1 to 86400, default 300 */
+    double idle_timeout_seconds; /* without an exec or a call for files; 1 to 86400, default 300 */
     double lifetime_seconds;     /* in all; 1 to 604800, default 86400 */
     bool checkpoints;            /* of python; default true */
 };
@@ -553,21 +552,111 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_open(hutch_engine *engine,
                                                      struct hutch_error *err);
 
 /* Runs code in a session, on the calling thread. Of the request these count: code, stdin,
- * env, timeout_seconds, max_output_bytes, output_encoding, tidy, gate; its language must
- * be the session's. Execs run one after the other, in the order of the calls; at most 64
+ * env, timeout_seconds, max_output_bytes, output_encoding, tidy, gate, files, return_files;
+ * its language must be the session's. Files and uploads are placed when its turn has come,
+ * before its time begins. Execs run one after the other, in the order of the calls; at most 64
  * wait. Each waits for its turn among all runs, too: BUSY says that it waited too long, was not
  * started, and that the session goes on. A token ends the wait, or interrupts the exec and, a
  * second later, kills its interpreter; the call then ends with HUTCH_ERR_CANCELLED, and the session
  * goes on.
  *
  * Of the result, cpu_ms is of the interpreter's own process, and peak_memory_bytes 0,
- * where that has not died.
+ * where that has not died. Its files are those that were made or changed below the home
+ * directory while the exec ran, by whatever process, and are still there; what
+ * hutch_session_put placed before is not, what it placed meanwhile is. Others may still be
+ * changing when what the exec left is running on. Looking for them takes time that grows
+ * with the number of files that are there (one or two microseconds for each), and is not part of
+ * duration_ms.
  * Errors: all; EXPIRED says why the session is over. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_exec(hutch_session *session,
                                                      const struct hutch_request *request,
                                                      const struct hutch_run_options *run_options,
                                                      hutch_result **ret_result,
                                                      struct hutch_error *err);
+
+/* Calls for the files of a session. They come from any thread, at any time, and do not wait
+ * for execs, nor execs for them; those of one session are served one after the other, in the
+ * order of the calls. Served they are not by the program but beside it, with its rights: so a
+ * program that hangs or has died holds none up, and one that closes its files to itself
+ * (chmod) closes them to these calls.
+ *
+ * A path is relative to the home directory, or below it from the root, as that of a struct
+ * hutch_file_in. No symbolic link is followed. What is put appears under its name, in place
+ * of what was there, when all of it has come; after an error nothing has changed, but where
+ * the error says maybe_ran: then the last of it was on its way when the answer was lost.
+ *
+ * Memory does not grow with the size of a file: it goes by pieces of at most 64 KiB.
+ *
+ * Errors: INVALID for what the caller can mend, sys_errno says what (ENOENT: nothing there;
+ * ENOSPC: disk_mb is used up; EFBIG; EACCES: the program has closed it ...); EXPIRED says why
+ * the session is over; BUSY where the turn, and CANCELLED where the end, had not come in time;
+ * HELPER, NO_MEMORY, SYSTEM. */
+
+/* How a call for files is made. Zero in a number means its default. */
+struct hutch_file_options {
+    size_t size;            /* set by hutch_file_options_init */
+    hutch_cancel *cancel;   /* ends the call, with HUTCH_ERR_CANCELLED; default NULL */
+    double timeout_seconds; /* for all of the call, the wait for its turn too; 0.1 to 3600,
+                               default 300. Within it, 30 for a piece that the cell
+                               does not take or give */
+    uint64_t max_bytes;     /* of a get: a larger file is refused; default what disk_mb says */
+    bool executable;        /* of a put; default false */
+};
+
+/* Fills *options with defaults. Cannot fail. */
+HUTCH_PUBLIC void hutch_file_options_init(struct hutch_file_options *options);
+
+/* Gives the next length bytes of what is put, all of them; length is 1 to 65536. Returns 0;
+ * anything else ends the call with HUTCH_ERR_CANCELLED. Called on the thread of the call, as
+ * hutch_write_fn is. While it takes its time, neither time-out nor token end the call, and
+ * other calls for files of this session wait. */
+typedef int (*hutch_read_fn)(void *user, char *data, size_t length);
+
+/* Takes the next length bytes of what is got; likewise. */
+typedef int (*hutch_write_fn)(void *user, const char *data, size_t length);
+
+/* Puts a file of length bytes; directories on its path are made. options may be NULL. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_put(hutch_session *session, const char *path,
+                                                    uint64_t length, hutch_read_fn read, void *user,
+                                                    const struct hutch_file_options *options,
+                                                    struct hutch_error *err);
+
+/* Gets a regular file that has one name. What write has taken before an error is a part of
+ * it. options may be NULL. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_get(hutch_session *session, const char *path,
+                                                    hutch_write_fn write, void *user,
+                                                    const struct hutch_file_options *options,
+                                                    struct hutch_error *err);
+
+/* An entry of a directory. */
+struct hutch_entry {
+    char *name;    /* any bytes but NUL and '/' */
+    uint64_t size; /* as the file system says */
+    bool is_directory;
+};
+
+/* What is in a directory, sorted by name, byte by byte: claims, bounded. */
+typedef struct hutch_listing {
+    size_t size;
+    struct hutch_entry *entries;
+    size_t count;   /* at most 20000 */
+    bool truncated; /* there are more */
+} hutch_listing;
+
+/* Lists a directory; "" is the home directory. options may be NULL. The listing is the
+ * caller's, to be freed by hutch_listing_free. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_list(hutch_session *session, const char *path,
+                                                     const struct hutch_file_options *options,
+                                                     hutch_listing **ret_listing,
+                                                     struct hutch_error *err);
+
+/* NULL is ignored. */
+HUTCH_PUBLIC void hutch_listing_free(hutch_listing *listing);
+
+/* Deletes a file, or a directory that is empty. options may be NULL. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_delete(hutch_session *session, const char *path,
+                                                       const struct hutch_file_options *options,
+                                                       struct hutch_error *err);
 
 /* Interrupts the exec that runs, if one does: as SIGINT would from a keyboard, and for a
  * second again every quarter of it while the exec has not ended. From any thread, also from an

@@ -49,8 +49,10 @@
 /* a session */
 #define LIMIT_IDLE_SECONDS_MAX 86400.0
 #define LIMIT_LIFETIME_SECONDS_MAX 604800.0
-#define LIMIT_SESSION_QUEUE 64   /* execs that wait */
-#define LIMIT_LATE_BYTES KIB(64) /* printed between two execs: so much is kept */
+#define LIMIT_SESSION_QUEUE 64 /* execs that wait, and calls for files */
+#define LIMIT_FILE_SECONDS_MIN 0.1
+#define LIMIT_FILE_SECONDS_MAX 3600.0 /* for a call for files */
+#define LIMIT_LATE_BYTES KIB(64)      /* printed between two execs: so much is kept */
 
 /* the host */
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */

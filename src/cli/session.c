@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hutch session: one session, driven by JSON lines on standard input, with a line on
- * standard output for each, in the order in which they were asked.
+ * standard output for each: those that are about files in their order, and all others in
+ * theirs.
  *
  *     {"code": …}             an exec: the request's fields; the answer is its result
  *     {"op": "info"}          the session: its id, its language, when it expires
  *     {"op": "interrupt"}     interrupts the exec that runs, at once; no answer
  *
+ *     {"op": "put", …}        and get, list, delete: files, while execs run; the answer has
+ *                             the op and the id of the line (session_files.h)
+ *
  * What cannot be done is answered by {"error": {"code", "message", "retry_safe"}}. The
- * main thread reads, so that an interrupt does not wait; a second one runs the execs.
+ * main thread reads, so that an interrupt does not wait; a second one runs the execs, a
+ * third one sees to files.
  */
 #include "cli.h"
 
@@ -19,6 +24,7 @@
 #include "base/limits.h"
 #include "output.h"
 #include "sandbox/request.h"
+#include "session_files.h"
 #include "stop.h"
 
 #include <errno.h>
@@ -47,17 +53,23 @@ struct line {
     size_t length;
 };
 
-/* What the two threads share. */
+/* Lines that wait for their thread: a ring. */
+struct tray {
+    struct line lines[LINES_MAX];
+    size_t first, count;
+};
+
+/* What the threads share. */
 struct desk {
     hutch_session *session;
     hutch_cancel *cancel;
     enum hutch_language language;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct line lines[LINES_MAX]; /* a ring */
-    size_t first, count;
-    bool end;    /* no more lines come */
-    int failure; /* errno of an answer that could not be written; 0 */
+    struct tray execs, files;
+    bool end;                /* no more lines come */
+    int failure;             /* errno of an answer that could not be written; 0 */
+    pthread_mutex_t writing; /* held for a line of output */
 };
 
 /* ---- options ---- */
@@ -118,7 +130,7 @@ static const struct option_spec session_options[] = {
      .argument = "SECONDS",
      .minimum = 1,
      .maximum = LIMIT_IDLE_SECONDS_MAX,
-     .help = "how long the session may be without an exec",
+     .help = "how long the session may be without an exec or a file call",
      VALUE(idle_timeout_seconds)},
     {.name = "lifetime",
      .type = OPTION_NUMBER,
@@ -171,7 +183,9 @@ static void answer(struct desk *desk, const char *text)
 
     buf_append_text(&line, text);
     buf_append_text(&line, "\n");
+    pthread_mutex_lock(&desk->writing);
     int failure = output_write(STDOUT_FILENO, buf_text(&line), line.length);
+    pthread_mutex_unlock(&desk->writing);
     pthread_mutex_lock(&desk->lock);
     if (desk->failure == 0)
         desk->failure = failure;
@@ -182,11 +196,9 @@ static void answer_error(struct desk *desk, const struct hutch_error *err)
 {
     auto_buf struct buf text = BUF_MAX(4096);
 
-    buf_append_text(&text, "{\"error\":{\"code\":");
-    json_append_text(&text, hutch_error_name(err->code));
-    buf_append_text(&text, ",\"message\":");
-    json_append_text(&text, err->message);
-    buf_appendf(&text, ",\"retry_safe\":%s}}", hutch_error_retry_safe(err) ? "true" : "false");
+    buf_append_text(&text, "{");
+    append_error(&text, err);
+    buf_append_text(&text, "}");
     answer(desk, buf_text(&text));
 }
 
@@ -233,7 +245,8 @@ static void answer_exec(struct desk *desk, const struct hutch_request *given)
 /* The operation that a line asks for; NULL for an exec. The caller's, to be freed. */
 static char *operation_of(const struct line *line)
 {
-    json_t *root = json_loadb(line->text, line->length, JSON_REJECT_DUPLICATES, NULL);
+    json_t *root =
+        json_loadb(line->text, line->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     json_t *op = json_is_object(root) ? json_object_get(root, "op") : NULL;
     char *name = op ? strdup(json_is_string(op) ? json_string_value(op) : "") : NULL;
 
@@ -250,7 +263,8 @@ static void answer_line(struct desk *desk, const struct line *line)
     if (op && strcmp(op, "info") == 0) {
         answer_info(desk);
     } else if (op) {
-        err_set(&err, HUTCH_ERR_INVALID, "op: '%.40s'; allowed are info and interrupt", op);
+        err_set(&err, HUTCH_ERR_INVALID,
+                "op: '%.40s'; allowed are info, interrupt, put, get, list and delete", op);
         answer_error(desk, &err);
     } else if (hutch_json_request_parse(line->text, line->length, &request, &err) < 0) {
         answer_error(desk, &err);
@@ -261,22 +275,30 @@ static void answer_line(struct desk *desk, const struct line *line)
     free(op);
 }
 
-/* ---- the second thread ---- */
+/* ---- the other threads ---- */
 
-static bool take_line(struct desk *desk, struct line *ret_line)
+static bool take_line(struct desk *desk, struct tray *tray, struct line *ret_line)
 {
     pthread_mutex_lock(&desk->lock);
-    while (desk->count == 0 && !desk->end)
+    while (tray->count == 0 && !desk->end)
         pthread_cond_wait(&desk->changed, &desk->lock);
-    bool taken = desk->count > 0;
+    bool taken = tray->count > 0;
     if (taken) {
-        *ret_line = desk->lines[desk->first];
-        desk->first = (desk->first + 1) % LINES_MAX;
-        desk->count--;
-        pthread_cond_signal(&desk->changed);
+        *ret_line = tray->lines[tray->first];
+        tray->first = (tray->first + 1) % LINES_MAX;
+        tray->count--;
+        pthread_cond_broadcast(&desk->changed);
     }
     pthread_mutex_unlock(&desk->lock);
     return taken;
+}
+
+static bool has_failed(struct desk *desk)
+{
+    pthread_mutex_lock(&desk->lock);
+    bool failed = desk->failure != 0;
+    pthread_mutex_unlock(&desk->lock);
+    return failed;
 }
 
 static void *answer_lines(void *argument)
@@ -284,9 +306,25 @@ static void *answer_lines(void *argument)
     struct desk *desk = argument;
     struct line line;
 
-    while (take_line(desk, &line)) {
-        if (stop_status() == 0 && desk->failure == 0)
+    while (take_line(desk, &desk->execs, &line)) {
+        if (stop_status() == 0 && !has_failed(desk))
             answer_line(desk, &line);
+        free(line.text);
+    }
+    return NULL;
+}
+
+static void *answer_files(void *argument)
+{
+    struct desk *desk = argument;
+    struct line line;
+
+    while (take_line(desk, &desk->files, &line)) {
+        auto_buf struct buf text = BUF_MAX(LIMIT_RESULT_JSON_BYTES);
+        if (stop_status() == 0 && !has_failed(desk)) {
+            answer_files_line(desk->session, desk->cancel, line.text, line.length, &text);
+            answer(desk, buf_text(&text));
+        }
         free(line.text);
     }
     return NULL;
@@ -299,6 +337,7 @@ static void put_line(struct desk *desk, struct line line)
 {
     char *op = operation_of(&line);
     bool is_interrupt = op && strcmp(op, "interrupt") == 0;
+    struct tray *tray = op && is_files_operation(op) ? &desk->files : &desk->execs;
 
     free(op);
     if (is_interrupt) {
@@ -307,10 +346,10 @@ static void put_line(struct desk *desk, struct line line)
         return;
     }
     pthread_mutex_lock(&desk->lock);
-    while (desk->count == LINES_MAX)
+    while (tray->count == LINES_MAX)
         pthread_cond_wait(&desk->changed, &desk->lock);
-    desk->lines[(desk->first + desk->count++) % LINES_MAX] = line;
-    pthread_cond_signal(&desk->changed);
+    tray->lines[(tray->first + tray->count++) % LINES_MAX] = line;
+    pthread_cond_broadcast(&desk->changed);
     pthread_mutex_unlock(&desk->lock);
 }
 
@@ -387,23 +426,30 @@ static int open_session(hutch_engine *engine, const struct session_values *value
     return hutch_session_open(engine, &request, &options, &desk->session, err);
 }
 
-/* Two threads at their work; the exit status. */
+static void close_desk(struct desk *desk)
+{
+    pthread_mutex_lock(&desk->lock);
+    desk->end = true;
+    pthread_cond_broadcast(&desk->changed);
+    pthread_mutex_unlock(&desk->lock);
+}
+
+/* Three threads at their work; the exit status. */
 static int serve(struct desk *desk)
 {
     struct hutch_error err;
     struct problem problem;
-    pthread_t thread;
+    pthread_t execs, files;
 
-    if (pthread_create(&thread, NULL, answer_lines, desk) != 0) {
-        problem_set(&problem, HUTCH_ERR_SYSTEM, "no second thread can be started");
-        return problem_report(&problem, session_command.name, true);
-    }
-    int code = read_lines(desk, &err);
-    pthread_mutex_lock(&desk->lock);
-    desk->end = true;
-    pthread_cond_signal(&desk->changed);
-    pthread_mutex_unlock(&desk->lock);
-    pthread_join(thread, NULL);
+    bool has_execs = pthread_create(&execs, NULL, answer_lines, desk) == 0;
+    bool has_files = has_execs && pthread_create(&files, NULL, answer_files, desk) == 0;
+    int code = has_files ? read_lines(desk, &err)
+                         : err_set(&err, HUTCH_ERR_SYSTEM, "no other threads can be started");
+    close_desk(desk);
+    if (has_execs)
+        pthread_join(execs, NULL);
+    if (has_files)
+        pthread_join(files, NULL);
     if (stop_status() != 0)
         return stop_status();
     if (code < 0) {
@@ -415,7 +461,9 @@ static int serve(struct desk *desk)
 
 static int run_session(const struct settings *settings, const struct session_values *values)
 {
-    struct desk desk = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    struct desk desk = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                        .writing = PTHREAD_MUTEX_INITIALIZER,
+                        .changed = PTHREAD_COND_INITIALIZER};
     struct problem problem;
     struct hutch_error err;
     hutch_engine *engine;

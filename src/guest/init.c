@@ -103,8 +103,8 @@ static bool attend(int signal_fd)
     int fd = descriptor_of(&message);
     if (count != (ssize_t)sizeof(order))
         return false;
-    if (order.type == WIRE_ATTEND_FILES && fd >= 0) {
-        files_open(fd);
+    if (order.type == WIRE_ATTEND_FILES && fd >= 0 && order.link < WIRE_FILE_LINKS) {
+        files_open(order.link, fd);
     } else if (order.type == WIRE_ATTEND_TELL) {
         tells = true;
     } else if (order.type == WIRE_ATTEND_END) {
@@ -128,15 +128,19 @@ int main(void)
         struct pollfd fds[] = {
             {.fd = ATTENDANT_FD, .events = POLLIN},
             {.fd = signal_fd, .events = POLLIN},
-            {.fd = files_socket(), .events = files_events()},
+            {.fd = files_socket(0), .events = files_events(0)},
+            {.fd = files_socket(1), .events = files_events(1)},
         };
-        if (poll(fds, 3, files_timeout()) < 0 && errno != EINTR)
+        _Static_assert(WIRE_FILE_LINKS == 2, "each is polled");
+        if (poll(fds, 2 + WIRE_FILE_LINKS, files_timeout()) < 0 && errno != EINTR)
             return 1;
         if (fds[0].revents != 0 && !attend(signal_fd))
             return 0; /* the supervisor let go */
         if (fds[1].revents != 0)
             reap(signal_fd);
-        if (fds[2].fd == files_socket())
-            files_serve(fds[2].revents);
+        for (uint32_t i = 0; i < WIRE_FILE_LINKS; i++) {
+            if (fds[2 + i].fd == files_socket(i))
+                files_serve(i, fds[2 + i].revents);
+        }
     }
 }

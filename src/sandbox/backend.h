@@ -32,6 +32,13 @@ struct cell_spec {
     bool has_files;            /* cell_file will be called before the program runs */
 };
 
+/* The ways for calls for files; a call waits only for those on its own. */
+enum cell_files {
+    CELL_FILES,        /* of the run or the exec itself */
+    CELL_CALLER_FILES, /* of a session: what its callers ask for meanwhile */
+    CELL_FILES_COUNT
+};
+
 enum cell_event_type {
     CELL_STARTED, /* the interpreter has begun; layers is set */
     CELL_FAILED,  /* nothing was started; error says why; the last event */
@@ -96,9 +103,15 @@ struct backend_ops {
                            struct cell_event *ret_event, struct hutch_error *err);
 
     /* A call for files to the cell (file_call.h): before its program runs, where the spec
-     * says that there will be some, or after its end, where CELL_EXITED has files. */
-    int (*cell_file)(struct cell *cell, struct file_call *call, uint64_t deadline_ns, int cancel_fd,
-                     struct hutch_error *err);
+     * says that there will be some, or after its end, where CELL_EXITED has files; of a
+     * session at any time, and again after a call that broke its link. Those on
+     * CELL_CALLER_FILES may come from another thread than the cell's, one at a time. */
+    int (*cell_file)(struct cell *cell, enum cell_files link, struct file_call *call,
+                     uint64_t deadline_ns, int cancel_fd, struct hutch_error *err);
+
+    /* Sends the beginning of a call that cell_file is going to make. */
+    int (*cell_file_begin)(struct cell *cell, enum cell_files link, struct file_call *call,
+                           struct hutch_error *err);
 
     /* Ends the run because it printed too much; CELL_EXITED follows. */
     void (*cell_stop)(struct cell *cell);
@@ -116,6 +129,9 @@ struct backend_ops {
     /* Interrupts the exec, for a second again and again until it has ended. From any thread,
      * as long as the cell is there. */
     void (*session_interrupt)(struct cell *cell);
+
+    /* The session is not idle: a call for files. From any thread, as is session_interrupt. */
+    void (*session_used)(struct cell *cell);
 
     /* After CELL_EXITED: the copy goes on, or a new interpreter. CELL_STARTED follows. */
     int (*session_resume)(struct cell *cell, struct hutch_error *err);

@@ -32,8 +32,6 @@
 #define START_NS (900 * NS_PER_SECOND)
 #define GRACE_NS (60 * NS_PER_SECOND)
 
-#define RUN_OPTIONS_SIZE_FIRST (offsetof(struct hutch_run_options, cancel) + sizeof(hutch_cancel *))
-
 struct run {
     struct hutch_request request; /* as this version knows it, as are the options */
     struct hutch_run_options options;
@@ -266,28 +264,13 @@ static int run_cell(struct run *run, struct hutch_result *result, struct hutch_e
     return 0;
 }
 
-/* The options as this version knows them. */
-static int load_options(struct run *run, const struct hutch_run_options *options,
-                        struct hutch_error *err)
-{
-    size_t known = sizeof(run->options);
-
-    if (!options)
-        return 0;
-    if (request_check_size("run_options", options, options->size, RUN_OPTIONS_SIZE_FIRST, known,
-                           err) < 0)
-        return err->code;
-    memcpy(&run->options, options, options->size < known ? options->size : known);
-    return run_files_check(&run->options, err);
-}
-
 static int run_request(struct hutch_engine *engine, const struct hutch_request *request,
                        const struct hutch_run_options *options, struct run *run,
                        struct hutch_result **ret, struct hutch_error *err)
 {
     struct cell_spec spec = {.request = &run->request};
 
-    if (load_options(run, options, err) < 0 || request_validate(request, err) < 0)
+    if (run_options_load(options, &run->options, err) < 0 || request_validate(request, err) < 0)
         return err->code;
     request_load(request, &run->request);
     spec.has_files = run_files_place_any(&run->request, &run->options);

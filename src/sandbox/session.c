@@ -3,9 +3,9 @@
  * Sessions: one cell, one exec after the other, on the threads of the callers. An idle
  * session costs no thread: its time is the supervisor's affair (namespace/session.h).
  *
- * Lock: session.lock guards the turn, end and expiry; the one whose turn it is has
- * the cell for itself. session_interrupt sends a packet, and needs no lock but for the cell
- * to be there.
+ * Lock: session.lock guards the turns, end, expiry and changed_ns; the one whose turn it is has
+ * the cell for itself, but for its link for callers' files. session_interrupt and session_used
+ * send a packet, and need no lock but for the cell to be there.
  */
 #include "session.h"
 
@@ -14,7 +14,9 @@
 #include "base/limits.h"
 #include "base/parse.h"
 #include "engine.h"
+#include "file_call.h"
 #include "request.h"
+#include "run_files.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -22,11 +24,12 @@
 #include <time.h>
 
 #define START_NS (900 * NS_PER_SECOND)
+#define LOSS_NS (2 * NS_PER_SECOND)    /* for the word of what became of a cell */
 #define TURN_SLICE_NS (20 * NS_PER_MS) /* between two looks at the token of who waits */
 
 /* ---- the state of a session --------------------------------------------- */
 
-static int is_over(struct hutch_session *session, struct hutch_error *err)
+int session_is_over(struct hutch_session *session, struct hutch_error *err)
 {
     pthread_mutex_lock(&session->lock);
     struct hutch_error end = session->end;
@@ -43,6 +46,21 @@ int session_end(struct hutch_session *session, const struct hutch_error *err)
     err_set(&session->end, HUTCH_ERR_EXPIRED, "the session is over: %.200s", err->message);
     pthread_mutex_unlock(&session->lock);
     return err->code;
+}
+
+void session_touch(struct hutch_session *session)
+{
+    session->ops->session_used(session->cell);
+    pthread_mutex_lock(&session->lock);
+    session->idle_from_ns = clock_now_ns();
+    pthread_mutex_unlock(&session->lock);
+}
+
+void session_note_change(struct hutch_session *session)
+{
+    pthread_mutex_lock(&session->lock);
+    session->changed_ns = file_clock_ns();
+    pthread_mutex_unlock(&session->lock);
 }
 
 /* ---- turns --------------------------------------------------------------------- */
@@ -94,28 +112,61 @@ static void end_turn(struct hutch_session *session)
 static int take_turn(struct hutch_session *session, int token, struct hutch_error *err)
 {
 
-    if (is_over(session, err) < 0)
+    if (session_is_over(session, err) < 0)
         return err->code;
     pthread_mutex_lock(&session->lock);
     int code = wait_for_turn(session, token, err);
     pthread_mutex_unlock(&session->lock);
     if (code < 0)
         return code;
-    if (is_over(session, err) < 0) {
+    if (session_is_over(session, err) < 0) {
         end_turn(session);
         return err->code;
     }
     return 0;
 }
 
+/* Called with the lock. Nobody runs an exec, who would see to it. */
+static void look_at_cell(struct hutch_session *session)
+{
+    struct hutch_error why;
+
+    session->next_turn++;
+    session->executing = true;
+    pthread_mutex_unlock(&session->lock);
+    if (session_take_late(session, clock_after_ns(LOSS_NS), &why) < 0)
+        session_end(session, &why);
+    end_turn(session);
+    pthread_mutex_lock(&session->lock);
+}
+
+bool session_explain_loss(struct hutch_session *session, struct hutch_error *err)
+{
+    uint64_t deadline_ns = clock_after_ns(LOSS_NS);
+
+    pthread_mutex_lock(&session->lock);
+    while (session->end.code == 0 && clock_now_ns() < deadline_ns) {
+        struct timespec until;
+        if (session->turn == session->next_turn) {
+            look_at_cell(session);
+            continue;
+        }
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        add_ns(&until, TURN_SLICE_NS);
+        pthread_cond_timedwait(&session->turn_ended, &session->lock, &until);
+    }
+    bool is_over = session->end.code != 0;
+    if (is_over)
+        *err = session->end;
+    pthread_mutex_unlock(&session->lock);
+    return is_over;
+}
+
 /* ---- the calls ------------------------------------------------------------------- */
 
 static int check_exec(const struct hutch_session *session, const struct hutch_request *request,
-                      const struct hutch_run_options *options, struct hutch_error *err)
+                      struct hutch_error *err)
 {
-    if (options && options->size < sizeof(*options))
-        return err_set(err, HUTCH_ERR_INVALID, "run_options.size: %zu is not %zu", options->size,
-                       sizeof(*options));
     if (request_validate(request, err) < 0)
         return err->code;
     if (request->language != session->language)
@@ -130,16 +181,18 @@ int hutch_session_exec(hutch_session *session, const struct hutch_request *reque
 {
     struct hutch_error local;
     err = err ? err : &local;
+    struct hutch_run_options options;
     struct hutch_request known;
     uint64_t called_ns = clock_now_ns();
-    int token = cancel_fd(run_options ? run_options->cancel : NULL);
 
-    if (check_exec(session, request, run_options, err) < 0 || take_turn(session, token, err) < 0)
+    if (run_options_load(run_options, &options, err) < 0 || check_exec(session, request, err) < 0 ||
+        take_turn(session, cancel_fd(options.cancel), err) < 0)
         return err->code;
     request_load(request, &known);
-    int code = scheduler_resume(&session->engine->scheduler, &session->ticket, token, err);
+    int code = scheduler_resume(&session->engine->scheduler, &session->ticket,
+                                cancel_fd(options.cancel), err);
     if (code == 0) {
-        code = session_exec(session, &known, run_options, called_ns, ret_result, err);
+        code = session_exec(session, &known, &options, called_ns, ret_result, err);
         scheduler_pause(&session->engine->scheduler, &session->ticket);
     }
     end_turn(session);
@@ -206,6 +259,7 @@ static struct hutch_session *session_new(struct hutch_engine *engine,
     session->checkpoints = options->checkpoints && request->language == HUTCH_PYTHON;
     session->idle_seconds = options->idle_timeout_seconds;
     session->lifetime_seconds = options->lifetime_seconds;
+    session->disk_bytes = MIB(request->disk_mb);
     capture_init(&session->late, LIMIT_LATE_BYTES);
     pthread_mutex_init(&session->lock, NULL);
     pthread_condattr_init(&attributes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session: session.c opens and closes it, and gives each exec its turn; session_exec.c has
- * the exec whose turn it is.
+ * the exec whose turn it is, session_files.c the calls for files, which have turns of their own.
  */
 #pragma once
 
@@ -12,6 +12,8 @@
 
 #include <pthread.h>
 
+struct file_waiter;
+
 struct hutch_session {
     struct hutch_engine *engine;
     const struct backend_ops *ops;
@@ -20,13 +22,16 @@ struct hutch_session {
     enum hutch_language language;
     bool checkpoints;
     double idle_seconds, lifetime_seconds;
+    uint64_t disk_bytes;
     char id[33];
     pthread_mutex_t lock;
     pthread_cond_t turn_ended;
     uint64_t next_turn, turn; /* given to who comes; whose it is */
     uint64_t idle_from_ns, end_ns;
     bool executing;
-    struct hutch_error end; /* code != 0: it is over */
+    struct hutch_error end;         /* code != 0: it is over */
+    struct file_waiter *file_first; /* whose turn for files it is; behind it who waits */
+    int64_t changed_ns; /* by file_clock_ns(): no change of a file that is known of is later */
     /* Of who has the turn: */
     uint32_t exec_id, layers;
     uint32_t done_id; /* of the last exec that ended by itself in this interpreter; 0: none */
@@ -41,6 +46,24 @@ struct hutch_session {
 /* An error after which there is no session any more: what comes later is not started. Returns
  * its code. */
 int session_end(struct hutch_session *session, const struct hutch_error *err);
+
+/* Why it is over; 0 when it is not. */
+int session_is_over(struct hutch_session *session, struct hutch_error *err);
+
+/* Something was asked of it: it is not idle. */
+void session_touch(struct hutch_session *session);
+
+/* The connection to hutch-init has ended: waits, for a moment, for the word of what became of
+ * the session. Returns whether it is over, with the reason in *err. */
+bool session_explain_loss(struct hutch_session *session, struct hutch_error *err);
+
+/* Files have been changed by what is known. */
+void session_note_change(struct hutch_session *session);
+
+/* What has come between two execs, until deadline_ns, by who has the turn; also goes on after
+ * the death of an interpreter. An error is the end of the session. */
+MUST_CHECK int session_take_late(struct hutch_session *session, uint64_t deadline_ns,
+                                 struct hutch_error *err);
 
 /* One exec, by who has the turn; request and options are as this version knows them, called_ns
  * is when the caller came. Errors as of hutch_session_exec. */

@@ -12,11 +12,13 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "engine.h"
+#include "file_call.h"
 #include "gate.h"
 #include "outcome.h"
 #include "report.h"
 #include "request.h"
 #include "result.h"
+#include "run_files.h"
 #include "tidy.h"
 
 #include <inttypes.h>
@@ -27,7 +29,8 @@
 /* How long something that is due is waited for before it counts as broken. */
 #define START_NS (900 * NS_PER_SECOND)
 #define GRACE_NS (60 * NS_PER_SECOND)
-#define READY_NS NS_PER_SECOND     /* for a copy to take over */
+#define MARK_ROUNDS 200        /* of a millisecond; a clock that was set back is not waited for */
+#define READY_NS NS_PER_SECOND /* for a copy to take over */
 #define INTERRUPT_NS NS_PER_SECOND /* between interrupt and kill, of a cancelled exec */
 
 /* One exec on its way. */
@@ -35,6 +38,7 @@ struct exec {
     struct hutch_session *session;
     struct hutch_request request;
     const struct hutch_run_options *options;
+    struct run_files files;
     struct capture out, err;
     struct reports reports;
     struct buf env, gate, code; /* payloads of frames */
@@ -71,7 +75,7 @@ static int next_event(struct hutch_session *session, uint64_t deadline_ns, int c
 static int take_output(struct exec *exec, struct capture *capture, enum hutch_stream stream,
                        const struct cell_event *event, struct hutch_error *err)
 {
-    if (exec->options && exec->options->on_output)
+    if (exec->options->on_output)
         exec->options->on_output(exec->options->user, stream, event->data, event->length);
     if (capture_add(capture, event->data, event->length, err) < 0)
         return err->code;
@@ -172,15 +176,16 @@ static int go_on(struct hutch_session *session, const struct cell_exit *exit,
                        : started;
 }
 
-/* What has come since the exec before. Nothing is waited for but for the word that no signal
+/* What has come since the exec before. Whatever the deadline, the word is waited for that no signal
  * meant for that exec will hit the next one. */
-static int take_late(struct hutch_session *session, struct hutch_error *err)
+int session_take_late(struct hutch_session *session, uint64_t deadline_ns, struct hutch_error *err)
 {
-    uint64_t deadline_ns = clock_after_ns(GRACE_NS);
+    uint64_t rest_deadline_ns = clock_after_ns(GRACE_NS);
     struct cell_event event;
 
     for (;;) {
-        if (next_event(session, session->owes_rest ? deadline_ns : 0, -1, &event, err) < 0)
+        uint64_t until_ns = session->owes_rest ? rest_deadline_ns : deadline_ns;
+        if (next_event(session, until_ns, -1, &event, err) < 0)
             return err->code;
         switch (event.type) {
         case CELL_QUIET:
@@ -335,7 +340,7 @@ static int await_done(struct exec *exec, struct hutch_error *err)
 {
     uint64_t limit_ns = (uint64_t)(exec->request.timeout_seconds * (double)NS_PER_SECOND);
     uint64_t deadline_ns = clock_after_ns(limit_ns + GRACE_NS);
-    int token = cancel_fd(exec->options ? exec->options->cancel : NULL);
+    int token = cancel_fd(exec->options->cancel);
     bool is_quiet, is_killed = false;
 
     while (!exec->has_ended) {
@@ -386,13 +391,78 @@ static void take_fate(struct exec *exec)
     session->restored = session->state_lost = false;
 }
 
+/* ---- files ------------------------------------------------------------------ */
+
+/* The time after which changes are the exec's. Those before it, in the same tick of the coarse
+ * clock that files are stamped with, would be taken for its own: a tick is waited for, if
+ * there were any. */
+static int64_t mark_time_ns(struct hutch_session *session)
+{
+    const struct timespec pause = {.tv_nsec = NS_PER_MS};
+
+    pthread_mutex_lock(&session->lock);
+    int64_t changed_ns = session->changed_ns;
+    pthread_mutex_unlock(&session->lock);
+    int64_t now_ns = file_clock_coarse_ns();
+    for (int i = 0; i < MARK_ROUNDS && now_ns <= changed_ns; i++) {
+        nanosleep(&pause, NULL);
+        now_ns = file_clock_coarse_ns();
+    }
+    return now_ns - 1;
+}
+
+/* Where the cell was lost, what ended it says more. */
+static int place_files(struct exec *exec, struct hutch_error *err)
+{
+    struct hutch_session *session = exec->session;
+    struct hutch_error cause;
+
+    exec->files = (struct run_files){
+        .request = &exec->request,
+        .options = exec->options,
+        .ops = session->ops,
+        .cell = session->cell,
+        .deadline_ns = clock_after_ns(START_NS),
+        .cancel_fd = cancel_fd(exec->options->cancel),
+        .in_session = true,
+    };
+    if (run_files_place_any(&exec->request, exec->options)) {
+        int code = run_files_place(&exec->files, err);
+        session_note_change(session);
+        if (code < 0 && exec->files.is_lost &&
+            session_take_late(session, clock_after_ns(READY_NS), &cause) < 0) {
+            *err = cause;
+            return session_end(session, err);
+        }
+        if (code < 0)
+            return code;
+    }
+    exec->files.after_ns = mark_time_ns(session);
+    return 0;
+}
+
+/* What it changed is of this exec, and no later one's. */
+static int collect_files(struct exec *exec, struct hutch_result *result, struct hutch_error *err)
+{
+    const struct cell_exit exit = {.has_files = true};
+
+    if (exec->cancelled)
+        return 0;
+    int code = run_files_collect(&exec->files, &exit, result, err);
+    if (result->file_count > 0 || result->files_truncated)
+        session_note_change(exec->session);
+    return code;
+}
+
 static int run_exec(struct exec *exec, struct hutch_error *err)
 {
     struct hutch_session *session = exec->session;
     uint64_t limit_ns = (uint64_t)(exec->request.timeout_seconds * (double)NS_PER_SECOND);
 
-    if (take_late(session, err) < 0)
+    if (session_take_late(session, 0, err) < 0)
         return session_end(session, err);
+    if (place_files(exec, err) < 0)
+        return err->code;
     uint64_t cpu_ns = process_time_ns(session->pid);
     exec->begin_ns = clock_now_ns();
     if (session->ops->session_begin(session->cell, ++session->exec_id, limit_ns, err) < 0)
@@ -402,6 +472,8 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
     bool by_report = dead == 0;
     if (by_report) {
         session->owes_rest = true;
+        if (!exec->cancelled)
+            run_files_ask(&exec->files);
         if (session->ops->session_done(session->cell, err) < 0)
             dead = err->code;
     }
@@ -493,7 +565,7 @@ static int exec_to_result(struct exec *exec, hutch_result **ret_result, struct h
     int code = random_id(result->run_id, err);
     if (code == 0)
         code = run_exec(exec, err);
-    if (code == 0 && fill_result(exec, result, err) < 0) {
+    if (code == 0 && (collect_files(exec, result, err) < 0 || fill_result(exec, result, err) < 0)) {
         err_mark_maybe_ran(err);
         code = err->code;
     }

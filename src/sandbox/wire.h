@@ -144,9 +144,11 @@ struct wire_copy {
  *
  * hutch-init's descriptor 0 is its attendant: a SOCK_SEQPACKET socket to the supervisor.
  * Its end is the cell's end. Over it the supervisor sends struct wire_attend; with
- * WIRE_ATTEND_FILES goes one end of a stream socket to the engine, the files socket.
+ * WIRE_ATTEND_FILES goes one end of a stream socket to the engine, a files socket. There are
+ * WIRE_FILE_LINKS of them: what a run or an exec itself needs is on link 0, calls of a
+ * session's callers, which may be long and come meanwhile, are on link 1.
  *
- * On that go calls of the engine, one after the other, each with its number as exec_id in
+ * On each go calls of the engine, one after the other, each with its number as exec_id in
  * every frame of the call and of its answer, up to WIRE_FILE_ANSWER, which is the last. In
  * between there may be WIRE_FILE_DATA (engine to init of a PUT, init to engine of a GET) or
  * WIRE_FILE_ENTRIES (init to engine of LIST and CHANGES). After a failure hutch-init answers
@@ -158,13 +160,14 @@ struct wire_copy {
  * none at all, which is the home directory. No symbolic link is followed.
  */
 enum wire_attend_type {
-    WIRE_ATTEND_FILES = 1, /* serve this socket, and no other any more */
+    WIRE_ATTEND_FILES = 1, /* serve this socket as link, in place of the one before it */
     WIRE_ATTEND_END = 2,   /* the program is dead: kill all others, then serve calls */
     WIRE_ATTEND_TELL = 3,  /* from now on, tell of who dies: struct wire_orphan */
 };
 
 struct wire_attend {
     uint32_t type; /* enum wire_attend_type */
+    uint32_t link; /* FILES: which of WIRE_FILE_LINKS; else 0 */
 };
 
 enum wire_file_type {
@@ -173,7 +176,8 @@ enum wire_file_type {
     WIRE_FILE_LIST = 66,    /* path of a directory, or nothing */
     WIRE_FILE_DELETE = 67,  /* path of anything but a directory that is not empty */
     WIRE_FILE_MARK = 68,    /* empty: CHANGES counts from now on, not what was PUT before */
-    WIRE_FILE_CHANGES = 69, /* empty: regular files that were made or changed, at any depth */
+    WIRE_FILE_CHANGES = 69, /* struct wire_changes, or empty: since the last MARK. Regular files
+                               that were made or changed, at any depth */
 
     WIRE_FILE_DATA = 80,    /* 1 to WIRE_MAX_DATA bytes */
     WIRE_FILE_ENTRIES = 81, /* struct wire_entry and its name, one after the other */
@@ -185,6 +189,10 @@ enum wire_file_type {
 
 struct wire_put {
     uint64_t size; /* of all the data */
+};
+
+struct wire_changes {
+    int64_t after_ns; /* later than that, as the host's clock of real time has it */
 };
 
 struct wire_get {
@@ -210,6 +218,7 @@ struct wire_answer {
     uint64_t size; /* GET: of the file */
 };
 
+#define WIRE_FILE_LINKS 2u
 #define WIRE_MAX_PATH 4095u
 #define WIRE_MAX_NAME 255u
 #define WIRE_MAX_DATA (64u << 10) /* the largest payload on a files socket */

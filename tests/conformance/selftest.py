@@ -20,6 +20,7 @@ import steps
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "escape"))
 import escape_cases  # noqa: E402
 
+INTEGRATION = pathlib.Path(__file__).resolve().parent.parent / "integration"
 ROWS_FILE = pathlib.Path(__file__).resolve().parent / "rows.txt"
 LAYERS_FILE = ROWS_FILE.with_name("layers.txt")
 # How many rows each part of the conformance list has.
@@ -362,7 +363,11 @@ def check_rows():
     for row, (parts, later) in rows.items():
         for part in parts:
             listed.add(part)
-            if part not in known:
+            if part.startswith("test_"):
+                name, _, test = part.partition(":")
+                if f"def {test}(" not in (INTEGRATION / name).read_text():
+                    yield f"{row}: no test {part}"
+            elif part not in known:
                 yield f"{row}: no case {part}"
             elif known[part] != row:
                 yield f"{row}: case {part} is of row {known[part]}"

@@ -76,6 +76,7 @@ static void check_order(const struct proto_order *order, size_t length, size_t f
         return;
     assert(length == sizeof(*order) && order->end <= PROTO_END_OUTPUT);
     assert(order->type < PROTO_ORDER_COUNT && fd_count <= PROTO_ORDER_FDS_MAX);
+    assert(order->link < WIRE_FILE_LINKS);
     assert(fd_count > 0 || (order->type != PROTO_FILES && order->type != PROTO_COPIES));
 }
 

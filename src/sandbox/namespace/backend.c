@@ -36,7 +36,8 @@
 
 #define READ_BYTES (64u << 10)
 #define SEND_FRAMES 4
-#define DRAIN_SECONDS 5 /* after the exit, for pipes whose writers are being killed */
+#define SEND_NS NS_PER_SECOND /* for the supervisor to take an order */
+#define DRAIN_SECONDS 5       /* after the exit, for pipes whose writers are being killed */
 
 struct namespace_backend {
     struct backend base;
@@ -55,11 +56,12 @@ struct frame {
 struct cell {
     struct namespace_backend *backend;
     uint64_t helper;                                /* number of the one that has it */
-    int event_fd, stdout_fd, stderr_fd, channel_fd; /* -1 after their end */
+    int event_fd, stdout_fd, stderr_fd, channel_fd; /* -1 after their end; event_fd of a session
+                                                       stays, as other threads may send on it */
     struct frame frames[SEND_FRAMES];
     size_t frame_count, frame_next;
-    struct file_link *files; /* to hutch-init, once it is needed */
-    struct buf report;       /* frames of the runner, as they come in */
+    struct file_link *files[CELL_FILES_COUNT]; /* to hutch-init, once they are needed */
+    struct buf report;                         /* frames of the runner, as they come in */
     size_t report_taken;
     bool session;
     bool is_shell; /* whose runner reads text */
@@ -281,14 +283,16 @@ static void namespace_cell_free(struct cell *cell)
     fd_close(&cell->stdout_fd);
     fd_close(&cell->stderr_fd);
     fd_close(&cell->channel_fd);
-    file_link_free(cell->files);
+    for (size_t i = 0; i < CELL_FILES_COUNT; i++)
+        file_link_free(cell->files[i]);
     buf_done(&cell->report);
     free(cell);
 }
 
 /* The files socket, of which hutch-init gets an end. It sends no descriptors: it is ours, and
  * whoever got hold of it would be stopped as on the channel. */
-static int add_files(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
+static int add_files(struct cell *cell, enum cell_files link, struct cell_ends *ends,
+                     struct hutch_error *err)
 {
     int mine;
 
@@ -298,7 +302,7 @@ static int add_files(struct cell *cell, struct cell_ends *ends, struct hutch_err
         close(mine);
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the socket for files");
     }
-    return file_link_new(mine, &cell->files, err);
+    return file_link_new(mine, &cell->files[link], err);
 }
 
 static int start_with(struct cell *cell, const struct proto_start *start,
@@ -314,7 +318,7 @@ static int start_with(struct cell *cell, const struct proto_start *start,
             return err->code;
         ends.fds[ends.count++] = fd;
     }
-    if (start->has_files && add_files(cell, &ends, err) < 0)
+    if (start->has_files && add_files(cell, CELL_FILES, &ends, err) < 0)
         return err->code;
     return send_start(cell, start, ends.fds, ends.count, err);
 }
@@ -509,7 +513,8 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
     if (count < 0 && errno != ECONNRESET)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read from hutch-supervisor");
     if (count <= 0) {
-        fd_close(&cell->event_fd);
+        if (!cell->session)
+            fd_close(&cell->event_fd);
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor %s during the run",
                        replace_dead_helper(cell) ? "died" : "gave the cell up");
     }
@@ -616,27 +621,46 @@ static int namespace_cell_next_event(struct cell *cell, uint64_t deadline_ns, in
 
 /* ---- files ------------------------------------------------------------- */
 
-/* A cell that had no files before the run gets its files socket when it is asked for some. */
-static int open_files(struct cell *cell, struct hutch_error *err)
+_Static_assert(CELL_FILES_COUNT == WIRE_FILE_LINKS, "each has its socket");
+
+/* A cell that had no files before the run gets its files socket when it is asked for some,
+ * and a session another one in place of one that broke. */
+static int open_files(struct cell *cell, enum cell_files link, uint64_t deadline_ns,
+                      struct hutch_error *err)
 {
-    const struct proto_order order = {.type = PROTO_FILES};
+    const struct proto_order order = {.type = PROTO_FILES, .link = link};
     __attribute__((cleanup(ends_done))) struct cell_ends ends = {.count = 0};
 
-    if (cell->files)
+    if (cell->files[link] && (!cell->session || !file_link_is_broken(cell->files[link])))
         return 0;
-    if (add_files(cell, &ends, err) < 0)
+    file_link_free(TAKE_POINTER(cell->files[link]));
+    if (add_files(cell, link, &ends, err) < 0)
         return err->code;
-    if (fd_send(cell->event_fd, &order, sizeof(order), ends.fds, ends.count) < 0)
-        return err_errno(err, HUTCH_ERR_HELPER, errno, "ask hutch-supervisor for the cell's files");
-    return 0;
+    if (fd_wait(cell->event_fd, POLLOUT, deadline_ns) <= 0)
+        errno = EAGAIN;
+    else if (fd_send(cell->event_fd, &order, sizeof(order), ends.fds, ends.count) == 0)
+        return 0;
+    file_link_free(TAKE_POINTER(cell->files[link]));
+    return err_errno(err, HUTCH_ERR_HELPER, errno, "ask hutch-supervisor for the cell's files");
 }
 
-static int namespace_cell_file(struct cell *cell, struct file_call *call, uint64_t deadline_ns,
-                               int cancel_fd, struct hutch_error *err)
+static int namespace_cell_file(struct cell *cell, enum cell_files link, struct file_call *call,
+                               uint64_t deadline_ns, int cancel_fd, struct hutch_error *err)
 {
-    if (open_files(cell, err) < 0)
+    if (open_files(cell, link, deadline_ns, err) < 0) {
+        call->is_lost = err->code == HUTCH_ERR_HELPER;
         return err->code;
-    return file_link_call(cell->files, call, deadline_ns, cancel_fd, err);
+    }
+    return file_link_call(cell->files[link], call, deadline_ns, cancel_fd, err);
+}
+
+static int namespace_cell_file_begin(struct cell *cell, enum cell_files link,
+                                     struct file_call *call, struct hutch_error *err)
+{
+    if (open_files(cell, link, clock_after_ns(SEND_NS), err) < 0)
+        return err->code;
+    file_link_begin(cell->files[link], call);
+    return 0;
 }
 
 static void namespace_cell_stop(struct cell *cell)
@@ -720,6 +744,12 @@ static void namespace_session_interrupt(struct cell *cell)
 {
     const struct proto_order order = {.type = PROTO_INTERRUPT};
     IGNORE_RESULT(send(cell->event_fd, &order, sizeof(order), MSG_NOSIGNAL) < 0);
+}
+
+static void namespace_session_used(struct cell *cell)
+{
+    const struct proto_order order = {.type = PROTO_USED};
+    IGNORE_RESULT(send(cell->event_fd, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
 }
 
 static void forget_channel(struct cell *cell)
@@ -831,11 +861,13 @@ static const struct backend_ops namespace_ops = {
     .cell_send = namespace_cell_send,
     .cell_next_event = namespace_cell_next_event,
     .cell_file = namespace_cell_file,
+    .cell_file_begin = namespace_cell_file_begin,
     .cell_stop = namespace_cell_stop,
     .session_open = namespace_session_open,
     .session_begin = namespace_session_begin,
     .session_done = namespace_session_done,
     .session_interrupt = namespace_session_interrupt,
+    .session_used = namespace_session_used,
     .session_resume = namespace_session_resume,
     .session_relaunch = namespace_session_relaunch,
     .cell_free = namespace_cell_free,

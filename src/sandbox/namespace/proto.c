@@ -62,5 +62,5 @@ bool proto_is_order(const struct proto_order *order, size_t length, size_t fd_co
                                                   [PROTO_RELAUNCH] = PROTO_ORDER_FDS_MAX};
 
     return length == sizeof(*order) && order->type < PROTO_ORDER_COUNT && is_end(order->end) &&
-           fd_count == fds[order->type];
+           order->link < WIRE_FILE_LINKS && fd_count == fds[order->type];
 }

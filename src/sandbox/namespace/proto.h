@@ -154,12 +154,14 @@ struct proto_status {
 
 enum proto_order_type {
     PROTO_STOP,  /* kill the program; end says why */
-    PROTO_FILES, /* with hutch-init's end of a files socket: after EXITED, of a session any time */
+    PROTO_FILES, /* with hutch-init's end of the files socket link: after EXITED, of a session
+                    any time */
     /* Of a session: */
     PROTO_COPIES,    /* with the socket on which the interpreter tells of copies */
     PROTO_BEGIN,     /* an exec begins, its time is timeout_ns */
     PROTO_DONE,      /* it has ended; RESTED follows */
     PROTO_INTERRUPT, /* interrupt it, if one runs */
+    PROTO_USED,      /* the session is not idle: a call for files */
     PROTO_RESUME,    /* after EXITED: the copy goes on, with this channel */
     PROTO_RELAUNCH,  /* after EXITED: a new interpreter, with stdout, stderr and channel; STARTED
                         or LOST follows */
@@ -170,6 +172,7 @@ enum proto_order_type {
 struct proto_order {
     uint32_t type; /* enum proto_order_type */
     uint32_t end;  /* enum proto_end */
+    uint32_t link; /* FILES: see wire.h */
     uint64_t timeout_ns;
 };
 #define PROTO_ORDER_FDS_MAX 3

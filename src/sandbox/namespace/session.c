@@ -496,7 +496,7 @@ bool session_take_order(struct supervisor *supervisor, struct sandbox_cell *cell
         break;
     case PROTO_FILES:
         cell->fds[PROTO_FD_FILES] = TAKE_FD(fds[0]);
-        cell_pass_files(cell);
+        cell_pass_files(cell, order->link);
         makes_sense = true;
         break;
     case PROTO_COPIES:
@@ -511,6 +511,11 @@ bool session_take_order(struct supervisor *supervisor, struct sandbox_cell *cell
     case PROTO_INTERRUPT:
         if (runs_exec(cell->session))
             interrupt(cell);
+        makes_sense = true;
+        break;
+    case PROTO_USED:
+        if (cell->session->phase == SESSION_IDLE)
+            cell->session->limit_ns = clock_after_ns(cell->start.idle_ns);
         makes_sense = true;
         break;
     case PROTO_RESUME:
