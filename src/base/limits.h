@@ -50,7 +50,11 @@
 #define LIMIT_IDLE_SECONDS_MAX 86400.0
 #define LIMIT_LIFETIME_SECONDS_MAX 604800.0
 #define LIMIT_SESSION_QUEUE 64   /* execs that wait */
-#define LIMIT_LATE_BYTES KIB(64) /* printed between two execs: so much is kept */
+#define LIMIT_LATE_BYTES KIB(64) /* printed by what earlier execs left: so much is kept */
+#define LIMIT_OLD_OUTPUTS 8      /* pairs of pipes of earlier execs that are still read */
+#define LIMIT_PIPE_BYTES MIB(2)  /* two pipes hold no more */
+#define LIMIT_BACKGROUND 64      /* processes that a result lists */
+#define LIMIT_COMMAND_BYTES 256  /* of each of them */
 
 /* the host */
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */

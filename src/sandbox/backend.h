@@ -23,6 +23,7 @@
 struct backend;
 struct cell;
 struct file_call;
+struct process_list;
 
 /* What a cell is made for. Borrowed during cell_start only. */
 struct cell_spec {
@@ -43,6 +44,8 @@ enum cell_event_type {
     /* Of a session, which has no CELL_END: */
     CELL_TIME_UP, /* the exec is over its time, and was interrupted */
     CELL_QUIET,   /* nothing has come until the deadline */
+    CELL_LATE,    /* data, length: bytes that threads or processes of an earlier exec printed */
+    CELL_PIPES,   /* session_is_ready may give another answer now */
 };
 
 /* How a program ended, as the kernel and the supervisor know it. */
@@ -102,9 +105,17 @@ struct backend_ops {
     /* Of a session. The first frames of all; checkpoints: a copy shall wait. */
     int (*session_open)(struct cell *cell, bool checkpoints, struct hutch_error *err);
 
+    /* Whether all is there for the exec to begin; CELL_PIPES tells when. */
+    bool (*session_is_ready)(const struct cell *cell, uint32_t exec_id);
+
     /* An exec begins: frames that are sent from now on have its number. */
     int (*session_begin)(struct cell *cell, uint32_t exec_id, uint64_t timeout_ns,
                          struct hutch_error *err);
+
+    /* The processes that run and are neither the interpreter, its copy nor the cell's
+     * own; where the kernel does not say, none. */
+    int (*session_background)(struct cell *cell, struct process_list *ret_list,
+                              struct hutch_error *err);
 
     /* The exec has ended. */
     int (*session_done)(struct cell *cell, struct hutch_error *err);

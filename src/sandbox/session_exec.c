@@ -27,6 +27,7 @@
 /* How long something that is due is waited for before it counts as broken. */
 #define START_NS (900 * NS_PER_SECOND)
 #define GRACE_NS (60 * NS_PER_SECOND)
+#define PREPARE_NS (10 * NS_PER_SECOND)
 #define READY_NS NS_PER_SECOND     /* for a copy to take over */
 #define INTERRUPT_NS NS_PER_SECOND /* between interrupt and kill, of a cancelled exec */
 
@@ -39,8 +40,9 @@ struct exec {
     struct reports reports;
     struct buf env, gate, code; /* payloads of frames */
     struct cell_exit exit;
+    struct process_list background;
     bool has_ended, interrupted, timed_out, stopped, cancelled;
-    uint64_t called_ns, begin_ns;
+    uint64_t called_ns, begin_ns, drained_bytes;
 };
 
 static uint64_t process_time_ns(pid_t pid)
@@ -89,6 +91,19 @@ static int take_report(struct exec *exec, const struct report *report, struct hu
     return 0;
 }
 
+static bool is_text(const struct cell_event *event)
+{
+    return event->type == CELL_STDOUT || event->type == CELL_STDERR || event->type == CELL_LATE;
+}
+
+static int take_late(struct hutch_session *session, const struct cell_event *event,
+                     struct hutch_error *err)
+{
+    if (session->late.total >= LIMIT_OUTPUT_HARD_BYTES)
+        return 0;
+    return capture_add(&session->late, event->data, event->length, err);
+}
+
 /* Waits until the session goes on after an interpreter's death. 1: this one is dead, too. */
 static int await_start(struct hutch_session *session, bool resumed, struct hutch_error *err)
 {
@@ -103,6 +118,8 @@ static int await_start(struct hutch_session *session, bool resumed, struct hutch
             return err_set(err, HUTCH_ERR_HELPER, "the interpreter did not take over in time");
         if (event.type == CELL_EXITED)
             return 1;
+        if (is_text(&event) && take_late(session, &event, err) < 0)
+            return err->code;
         if (event.type == CELL_STARTED) {
             session->pid = event.pid;
             session->layers = event.layers;
@@ -154,30 +171,30 @@ static int go_on(struct hutch_session *session, bool has_copy, struct hutch_erro
                        : started;
 }
 
-/* What has come since the exec before, without waiting. */
-static int take_late(struct hutch_session *session, struct hutch_error *err)
+/* What has come since the exec before, without waiting; of what is printed without an end
+ * no more than pipes hold. Then waits for what the exec needs, which is there but on a busy
+ * host. */
+static int prepare(struct hutch_session *session, struct hutch_error *err)
 {
-    struct cell_event event;
+    const struct backend_ops *ops = session->ops;
+    uint64_t deadline_ns = clock_after_ns(PREPARE_NS);
+    uint64_t begin = session->late.total;
+    struct cell_event event = {.type = CELL_PIPES};
 
     for (;;) {
-        if (session->ops->cell_next_event(session->cell, 0, -1, &event, err) < 0)
+        bool is_ready = ops->session_is_ready(session->cell, session->exec_id + 1);
+        bool waits = event.type == CELL_QUIET;
+        if (ops->cell_next_event(session->cell, waits ? deadline_ns : 0, -1, &event, err) < 0)
             return err->code;
-        switch (event.type) {
-        case CELL_QUIET:
+        if (event.type == CELL_EXITED && go_on(session, event.exit.has_copy, err) < 0)
+            return err->code;
+        if (is_text(&event) && take_late(session, &event, err) < 0)
+            return err->code;
+        if (is_ready &&
+            (event.type == CELL_QUIET || session->late.total - begin >= LIMIT_PIPE_BYTES))
             return 0;
-        case CELL_STDOUT:
-        case CELL_STDERR:
-            if (session->late.total < LIMIT_OUTPUT_HARD_BYTES &&
-                capture_add(&session->late, event.data, event.length, err) < 0)
-                return err->code;
-            break;
-        case CELL_EXITED:
-            if (go_on(session, event.exit.has_copy, err) < 0)
-                return err->code;
-            break;
-        default:
-            break;
-        }
+        if (waits && event.type == CELL_QUIET)
+            return err_set(err, HUTCH_ERR_HELPER, "hutch-init has made no pipes for the exec");
     }
 }
 
@@ -270,9 +287,14 @@ static int take_event(struct exec *exec, uint64_t deadline_ns, int cancel, bool 
         return err->code;
     switch (event.type) {
     case CELL_STDOUT:
+        exec->drained_bytes += event.length;
         return take_output(exec, &exec->out, HUTCH_STDOUT, &event, err);
     case CELL_STDERR:
+        exec->drained_bytes += event.length;
         return take_output(exec, &exec->err, HUTCH_STDERR, &event, err);
+    case CELL_LATE:
+        exec->drained_bytes += event.length;
+        return take_late(session, &event, err);
     case CELL_REPORT:
         return take_report(exec, &event.report, err);
     case CELL_TIME_UP:
@@ -329,15 +351,17 @@ static int await_done(struct exec *exec, struct hutch_error *err)
     return 0;
 }
 
-/* What is in the pipes already, and what the supervisor has said before the end. 1: the
- * interpreter has died as well. */
+/* What is in the pipes already, and what the supervisor has said before the end. What the
+ * exec has left running may print without an end: what that has not printed by now is late.
+ * 1: the interpreter has died as well. */
 static int drain(struct exec *exec, struct hutch_error *err)
 {
     struct cell_exit exit = exec->exit;
     bool is_quiet = false;
     int dead = 0;
 
-    while (!is_quiet) {
+    exec->drained_bytes = 0;
+    while (!is_quiet && exec->drained_bytes < LIMIT_PIPE_BYTES) {
         int code = take_event(exec, 0, -1, &is_quiet, err);
         if (code < 0)
             return code;
@@ -354,7 +378,7 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
     struct hutch_session *session = exec->session;
     uint64_t limit_ns = (uint64_t)(exec->request.timeout_seconds * (double)NS_PER_SECOND);
 
-    if (take_late(session, err) < 0)
+    if (prepare(session, err) < 0)
         return session_end(session, err);
     uint64_t cpu_ns = process_time_ns(session->pid);
     exec->begin_ns = clock_now_ns();
@@ -373,6 +397,8 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
     int drained = dead >= 0 ? drain(exec, err) : dead;
     if (drained >= 0 && (dead > 0 || drained > 0))
         drained = go_on(session, exec->exit.has_copy, err);
+    if (drained >= 0 && session->ops->session_background(session->cell, &exec->background, err) < 0)
+        drained = err->code;
     if (drained < 0) {
         err_mark_maybe_ran(err);
         return session_end(session, err);
@@ -420,7 +446,9 @@ static int fill_result(struct exec *exec, struct hutch_result *result, struct hu
     bool out_truncated, err_truncated;
 
     result->in_session = true;
-    result->restored = session->restored;
+    if (session->restored)
+        result_set_restored(result);
+    result_take_background(result, &exec->background);
     result->state_lost = session->state_lost;
     session->restored = session->state_lost = false;
     result->stdout_bytes = exec->out.total;

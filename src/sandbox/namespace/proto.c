@@ -42,6 +42,8 @@ bool proto_is_event(struct proto_event *event, size_t length)
         return (event->layers & ~HUTCH_LAYERS_NAMESPACE) == 0 && event->origin < PROTO_ORIGIN_COUNT;
     case PROTO_TIME_UP:
         return true;
+    case PROTO_PIPES:
+        return event->exec_id > 0;
     case PROTO_EXITED:
         return is_end(event->end) && event->has_copy <= 1 && event->files <= 1 &&
                (WIFEXITED(event->wait_status) || WIFSIGNALED(event->wait_status));

@@ -18,6 +18,9 @@
  * it tell it to take over. The cell's programs could do the same: then one of them
  * takes over, in its own cell.
  *
+ * Each exec has pipes of its own (wire.h), which hutch-init is asked for long before: when an
+ * exec ends, for the one after the next. They go on to the engine as they come.
+ *
  * The interpreter is the supervisor's child. A copy is not: its status is told by
  * hutch-init, which it is left to.
  */
@@ -58,6 +61,8 @@ struct cell_session {
     int proc_fd;                /* the cell's proc */
     int ns_fds[PLAN_NS_COUNT];
     uint64_t pid_ns;           /* inode of the cell's pid namespace */
+    uint32_t exec_id;          /* of the last exec */
+    uint32_t pipes_id;         /* the last exec that hutch-init was asked to make pipes for */
     uint64_t limit_ns;         /* of the phase; NO_DEADLINE */
     uint64_t end_ns;           /* of the session, whatever happens */
     struct proto_event exited; /* to be told when the others are dead */
@@ -82,7 +87,7 @@ void session_take_copies(struct supervisor *supervisor, struct sandbox_cell *cel
 void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell *cell,
                               const struct proto_event *event);
 
-/* A word of hutch-init. */
+/* What hutch-init has said: of one that died, or with pipes for an exec. */
 void session_take_word(struct supervisor *supervisor, struct sandbox_cell *cell);
 
 /* An interpreter that was a copy has died. */

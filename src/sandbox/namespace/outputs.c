@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See outputs.h. */
+#include "outputs.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PAIR_NONE ((struct output_pair){.fds = {-1, -1}})
+
+static void close_pair(struct output_pair *pair)
+{
+    fd_close(&pair->fds[0]);
+    fd_close(&pair->fds[1]);
+    *pair = PAIR_NONE;
+}
+
+void outputs_init(struct outputs *outputs)
+{
+    for (size_t i = 0; i < WIRE_PIPES_AHEAD; i++)
+        outputs->ready[i] = PAIR_NONE;
+    outputs->old_count = 0;
+}
+
+void outputs_done(struct outputs *outputs)
+{
+    for (size_t i = 0; i < WIRE_PIPES_AHEAD; i++)
+        close_pair(&outputs->ready[i]);
+    while (outputs->old_count > 0)
+        close_pair(&outputs->old[--outputs->old_count]);
+}
+
+/* ---- pipes that come ----------------------------------------------------- */
+
+/* The pipe of a descriptor, as an open file of our own; or -1. */
+static int open_own(int fd)
+{
+    struct stat status;
+    char path[32];
+
+    if (fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode))
+        return -1;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+void outputs_take(struct outputs *outputs, uint32_t exec_id, int *fds, size_t count)
+{
+    struct output_pair *pair = &outputs->ready[exec_id % WIRE_PIPES_AHEAD];
+
+    close_pair(pair);
+    pair->exec_id = exec_id;
+    if (count == 2) {
+        pair->fds[0] = open_own(fds[0]);
+        pair->fds[1] = open_own(fds[1]);
+    }
+    for (size_t i = 0; i < count; i++)
+        fd_close(&fds[i]);
+}
+
+bool outputs_has(const struct outputs *outputs, uint32_t exec_id)
+{
+    return outputs->ready[exec_id % WIRE_PIPES_AHEAD].exec_id == exec_id;
+}
+
+/* ---- the turn of an exec --------------------------------------------------- */
+
+static void remove_old(struct outputs *outputs, size_t index)
+{
+    close_pair(&outputs->old[index]);
+    outputs->old_count--;
+    memmove(&outputs->old[index], &outputs->old[index + 1],
+            (outputs->old_count - index) * sizeof(outputs->old[0]));
+}
+
+void outputs_retire(struct outputs *outputs, int current[2])
+{
+    if (current[0] < 0 && current[1] < 0)
+        return;
+    if (outputs->old_count == LIMIT_OLD_OUTPUTS)
+        remove_old(outputs, 0);
+    outputs->old[outputs->old_count++] =
+        (struct output_pair){.fds = {TAKE_FD(current[0]), TAKE_FD(current[1])}};
+}
+
+void outputs_begin(struct outputs *outputs, uint32_t exec_id, int current[2])
+{
+    struct output_pair *pair = &outputs->ready[exec_id % WIRE_PIPES_AHEAD];
+
+    if (pair->exec_id != exec_id || pair->fds[0] < 0 || pair->fds[1] < 0)
+        return;
+    outputs_retire(outputs, current);
+    current[0] = TAKE_FD(pair->fds[0]);
+    current[1] = TAKE_FD(pair->fds[1]);
+}
+
+/* ---- old ones --------------------------------------------------------------- */
+
+size_t outputs_poll(const struct outputs *outputs, struct pollfd slots[OUTPUTS_SLOTS])
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < outputs->old_count; i++) {
+        for (size_t j = 0; j < 2; j++)
+            slots[count++] = (struct pollfd){.fd = outputs->old[i].fds[j], .events = POLLIN};
+    }
+    return count;
+}
+
+/* 0 also at the end, and when it was too much. */
+static size_t read_old(struct outputs *outputs, size_t index, int *fd, char *data, size_t room)
+{
+    struct output_pair *pair = &outputs->old[index];
+    ssize_t count = read(*fd, data, room);
+
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (count <= 0)
+        fd_close(fd);
+    else
+        pair->bytes += (uint64_t)count;
+    if ((pair->fds[0] < 0 && pair->fds[1] < 0) || pair->bytes > LIMIT_OUTPUT_HARD_BYTES)
+        remove_old(outputs, index);
+    return count > 0 ? (size_t)count : 0;
+}
+
+size_t outputs_read(struct outputs *outputs, const struct pollfd *slots, size_t count, char *data,
+                    size_t room)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (slots[i].revents != 0)
+            return read_old(outputs, i / 2, &outputs->old[i / 2].fds[i % 2], data, room);
+    }
+    return 0;
+}
