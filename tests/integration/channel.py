@@ -16,7 +16,7 @@ from collections import namedtuple
 from pathlib import Path
 
 WIRE_H = Path(__file__).resolve().parents[2] / "src/sandbox/wire.h"
-ENV, RUN, GATE, VALUE, ERROR, VERDICT, RICH = 1, 2, 3, 16, 17, 18, 19
+ENV, RUN, GATE, VALUE, ERROR, VERDICT, RICH = 1, 2, 3, 16, 17, 18, 21
 COMPILE, IMPORT = 1, 2
 MAX_VALUE, MAX_ERROR = 1 << 20, 64 << 10
 DEADLINE_SECONDS = 30
