@@ -429,19 +429,19 @@ exec 1001<>/dev/null 1900<&1000 1901>&1 1902>&2
         file)
             __hutch_arguments=("$@")
             __hutch_enter
-            builtin . "$__hutch_file" 1>|"$__hutch_out" 2>|"$__hutch_err"
+            builtin . "$__hutch_file" 1>>"$__hutch_out" 2>>"$__hutch_err"
             __hutch_status=$? __hutch_options=$SHELLOPTS
             __hutch_leave
             ;;
         command)
             __hutch_enter
-            "$__hutch_file" 1>|"$__hutch_out" 2>|"$__hutch_err"
+            "$__hutch_file" 1>>"$__hutch_out" 2>>"$__hutch_err"
             __hutch_status=$? __hutch_options=$SHELLOPTS
             __hutch_leave
             ;;
         text | trap)
             __hutch_enter
-            builtin eval "$__hutch_code" 1>|"$__hutch_out" 2>|"$__hutch_err"
+            builtin eval "$__hutch_code" 1>>"$__hutch_out" 2>>"$__hutch_err"
             __hutch_status=$? __hutch_options=$SHELLOPTS
             __hutch_leave
             ;;
