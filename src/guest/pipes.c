@@ -105,8 +105,8 @@ void pipes_make(int socket)
 
     while (told && pipes_are_due()) {
         uint32_t exec_id = due.next;
-        if (exec_id > WIRE_PIPES_AHEAD)
-            remove_names(exec_id - WIRE_PIPES_AHEAD);
+        if (exec_id > WIRE_PIPES_AHEAD + 1) /* of the one before that which has begun */
+            remove_names(exec_id - WIRE_PIPES_AHEAD - 1);
         remove_names(exec_id); /* of an attempt that was not told, or a program's */
         const int fds[2] = {make(stems[0], exec_id), make(stems[1], exec_id)};
         bool has_fds = fds[0] >= 0 && fds[1] >= 0;

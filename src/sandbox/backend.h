@@ -45,7 +45,7 @@ enum cell_event_type {
     CELL_TIME_UP, /* the exec is over its time, and was interrupted */
     CELL_QUIET,   /* nothing has come until the deadline */
     CELL_LATE,    /* data, length: bytes that threads or processes of an earlier exec printed */
-    CELL_PIPES,   /* session_is_ready may give another answer now */
+    CELL_PIPES,   /* session_prepare may give another answer now */
 };
 
 /* How a program ended, as the kernel and the supervisor know it. */
@@ -105,8 +105,9 @@ struct backend_ops {
     /* Of a session. The first frames of all; checkpoints: a copy shall wait. */
     int (*session_open)(struct cell *cell, bool checkpoints, struct hutch_error *err);
 
-    /* Whether all is there for the exec to begin; CELL_PIPES tells when. */
-    bool (*session_is_ready)(const struct cell *cell, uint32_t exec_id);
+    /* Whether all is there for the exec to begin; CELL_PIPES tells when. Once it is, text
+     * that is late comes later, if that can be told apart. */
+    bool (*session_prepare)(struct cell *cell, uint32_t exec_id);
 
     /* An exec begins: frames that are sent from now on have its number. */
     int (*session_begin)(struct cell *cell, uint32_t exec_id, uint64_t timeout_ns,

@@ -182,7 +182,7 @@ static int prepare(struct hutch_session *session, struct hutch_error *err)
     struct cell_event event = {.type = CELL_PIPES};
 
     for (;;) {
-        bool is_ready = ops->session_is_ready(session->cell, session->exec_id + 1);
+        bool is_ready = ops->session_prepare(session->cell, session->exec_id + 1);
         bool waits = event.type == CELL_QUIET;
         if (ops->cell_next_event(session->cell, waits ? deadline_ns : 0, -1, &event, err) < 0)
             return err->code;

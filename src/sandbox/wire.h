@@ -52,7 +52,7 @@
  * they were in the exec before. */
 #define WIRE_STDOUT_PIPE "/run/.stdout."
 #define WIRE_STDERR_PIPE "/run/.stderr."
-#define WIRE_PIPES_AHEAD 2 /* made when so many execs before it are still to end */
+#define WIRE_PIPES_AHEAD 2 /* made when the exec begins that comes so many before it */
 
 struct wire_header {
     uint32_t length;  /* of the payload that follows */

@@ -61,6 +61,8 @@ struct cell {
     int output_fds[2];        /* stdout and stderr, likewise */
     struct outputs outputs;   /* of a session: those of other execs */
     struct background *background;
+    bool is_prepared; /* the next exec has pipes of its own */
+    bool has_begun;   /* there is something to do while it runs */
     struct frame frames[SEND_FRAMES];
     size_t frame_count, frame_next;
     struct file_link *files; /* to hutch-init, once it is needed */
@@ -583,6 +585,11 @@ static size_t fill_slots(const struct cell *cell, int cancel_fd, struct pollfd s
     slots[SLOT_STDOUT] = (struct pollfd){.fd = cell->output_fds[0], .events = POLLIN};
     slots[SLOT_STDERR] = (struct pollfd){.fd = cell->output_fds[1], .events = POLLIN};
     slots[SLOT_CHANNEL] = (struct pollfd){.fd = cell->channel_fd, .events = channel_events};
+    if (cell->is_prepared) { /* what was printed can wait, as it will not be taken for its own */
+        slots[SLOT_STDOUT].fd = slots[SLOT_STDERR].fd = -1;
+        slots[SLOT_EVENT] = (struct pollfd){.fd = cell->event_fd, .events = POLLIN};
+        return SLOT_OLD;
+    }
     /* After the exit the supervisor has nothing more to say. */
     slots[SLOT_EVENT] = (struct pollfd){.fd = cell->exited ? -1 : cell->event_fd, .events = POLLIN};
     return SLOT_OLD + outputs_poll(&cell->outputs, &slots[SLOT_OLD]);
@@ -618,10 +625,22 @@ static bool is_drained(const struct cell *cell)
             clock_now_ns() >= cell->drain_deadline_ns);
 }
 
+/* What costs no time while the interpreter is at work. */
+static void use_the_time(struct cell *cell)
+{
+    if (!cell->has_begun || cell->frame_next < cell->frame_count)
+        return;
+    cell->has_begun = false;
+    outputs_open(&cell->outputs);
+    if (cell->background)
+        background_find_copy(cell->background);
+}
+
 static int namespace_cell_next_event(struct cell *cell, uint64_t deadline_ns, int cancel_fd,
                                      struct cell_event *ret_event, struct hutch_error *err)
 {
     for (;;) {
+        use_the_time(cell);
         if (take_report(cell, ret_event) > 0)
             return 0;
         if (is_drained(cell)) {
@@ -740,6 +759,8 @@ static int namespace_session_begin(struct cell *cell, uint32_t exec_id, uint64_t
         .type = PROTO_BEGIN, .exec_id = exec_id, .timeout_ns = timeout_ns};
 
     outputs_begin(&cell->outputs, exec_id, cell->output_fds);
+    cell->is_prepared = false;
+    cell->has_begun = true;
     cell->exec_id = exec_id;
     cell->frame_count = cell->frame_next = 0;
     buf_clear(&cell->report);
@@ -747,9 +768,13 @@ static int namespace_session_begin(struct cell *cell, uint32_t exec_id, uint64_t
     return give_order(cell, &order, NULL, 0, err);
 }
 
-static bool namespace_session_is_ready(const struct cell *cell, uint32_t exec_id)
+static bool namespace_session_prepare(struct cell *cell, uint32_t exec_id)
 {
-    return outputs_has(&cell->outputs, exec_id);
+    bool has_pipes = false;
+    bool is_ready = outputs_prepare(&cell->outputs, exec_id, &has_pipes);
+
+    cell->is_prepared = is_ready && has_pipes;
+    return is_ready;
 }
 
 static int namespace_session_background(struct cell *cell, struct process_list *ret_list,
@@ -880,7 +905,7 @@ static const struct backend_ops namespace_ops = {
     .cell_file = namespace_cell_file,
     .cell_stop = namespace_cell_stop,
     .session_open = namespace_session_open,
-    .session_is_ready = namespace_session_is_ready,
+    .session_prepare = namespace_session_prepare,
     .session_begin = namespace_session_begin,
     .session_background = namespace_session_background,
     .session_done = namespace_session_done,

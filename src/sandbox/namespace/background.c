@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define LOOKS 256             /* processes: no more are looked at, in one call */
+#define COPY_LOOKS 2          /* children, for the copy alone: the youngest are the last */
 #define TEXT_BYTES KIB(4)     /* of a file of proc */
 #define LINKS_OF_ONE_THREAD 3 /* of a folder of threads, which has two without any */
 
@@ -198,7 +199,7 @@ static int append(struct process_list *list, pid_t pid, struct hutch_error *err)
 }
 
 /* One of the search: whether it counts. */
-static bool look_at(struct background *background, const struct search *search, size_t index)
+static bool counts(struct background *background, const struct search *search, size_t index)
 {
     char text[TEXT_BYTES + 1];
     pid_t pid = search->pids[index];
@@ -211,6 +212,17 @@ static bool look_at(struct background *background, const struct search *search, 
     return false;
 }
 
+void background_find_copy(struct background *background)
+{
+    struct search search = {.count = 0};
+
+    note_own_children(background, &search);
+    for (size_t i = search.count; i > 0 && search.count - i < COPY_LOOKS; i--) {
+        if (!counts(background, &search, i - 1))
+            return;
+    }
+}
+
 int background_list(struct background *background, struct process_list *ret_list,
                     struct hutch_error *err)
 {
@@ -219,7 +231,7 @@ int background_list(struct background *background, struct process_list *ret_list
     note_own_children(background, &search);
     note_children(background, &search, background->left_fd);
     for (size_t i = 0; i < search.count && ret_list->count < LIMIT_BACKGROUND; i++) {
-        if (!look_at(background, &search, i))
+        if (!counts(background, &search, i))
             continue;
         if (append(ret_list, search.pids[i], err) < 0)
             return err->code;

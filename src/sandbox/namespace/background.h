@@ -21,6 +21,9 @@ struct process_list;
  * nothing can be found. */
 void background_open(struct background **background, pid_t interpreter, pid_t init);
 
+/* Looks which process is the copy; a later background_list need not. */
+void background_find_copy(struct background *background);
+
 /* What runs now: pids as in the cell. Commands are what the processes say of themselves,
  * bounded and made valid UTF-8. Errors: NO_MEMORY. */
 MUST_CHECK int background_list(struct background *background, struct process_list *ret_list,

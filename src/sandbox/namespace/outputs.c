@@ -37,16 +37,28 @@ void outputs_done(struct outputs *outputs)
 
 /* ---- pipes that come ----------------------------------------------------- */
 
-/* The pipe of a descriptor, as an open file of our own; or -1. */
-static int open_own(int fd)
+/* In place of a descriptor of a pipe, one of an open file of our own; else -1. */
+static void open_own(int *fd)
 {
     struct stat status;
     char path[32];
+    int given = *fd;
 
-    if (fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode))
-        return -1;
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    *fd = -1;
+    if (given >= 0 && fstat(given, &status) == 0 && S_ISFIFO(status.st_mode)) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", given);
+        *fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    }
+    fd_close(&given);
+}
+
+static void open_pair(struct output_pair *pair)
+{
+    if (pair->exec_id == 0 || pair->is_open)
+        return;
+    open_own(&pair->fds[0]);
+    open_own(&pair->fds[1]);
+    pair->is_open = true;
 }
 
 void outputs_take(struct outputs *outputs, uint32_t exec_id, int *fds, size_t count)
@@ -55,17 +67,28 @@ void outputs_take(struct outputs *outputs, uint32_t exec_id, int *fds, size_t co
 
     close_pair(pair);
     pair->exec_id = exec_id;
-    if (count == 2) {
-        pair->fds[0] = open_own(fds[0]);
-        pair->fds[1] = open_own(fds[1]);
-    }
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        if (count == 2)
+            pair->fds[i] = TAKE_FD(fds[i]);
         fd_close(&fds[i]);
+    }
 }
 
-bool outputs_has(const struct outputs *outputs, uint32_t exec_id)
+void outputs_open(struct outputs *outputs)
 {
-    return outputs->ready[exec_id % WIRE_PIPES_AHEAD].exec_id == exec_id;
+    for (size_t i = 0; i < WIRE_PIPES_AHEAD; i++)
+        open_pair(&outputs->ready[i]);
+}
+
+bool outputs_prepare(struct outputs *outputs, uint32_t exec_id, bool *ret_has_pipes)
+{
+    struct output_pair *pair = &outputs->ready[exec_id % WIRE_PIPES_AHEAD];
+
+    if (pair->exec_id != exec_id)
+        return false;
+    open_pair(pair);
+    *ret_has_pipes = pair->fds[0] >= 0 && pair->fds[1] >= 0;
+    return true;
 }
 
 /* ---- the turn of an exec --------------------------------------------------- */

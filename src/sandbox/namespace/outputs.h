@@ -22,6 +22,7 @@
 
 struct output_pair {
     uint32_t exec_id; /* 0: there is none */
+    bool is_open;     /* of one that is to come: by us, see outputs_take */
     int fds[2];       /* -1 after their end */
     uint64_t bytes;   /* that came late */
 };
@@ -39,15 +40,18 @@ void outputs_init(struct outputs *outputs);
 void outputs_done(struct outputs *outputs);
 
 /* What has come for an exec: its pipes, or nothing. They are what code in the cell may have
- * made: what is no pipe is dropped, and what is one is opened anew, so that nobody else can
- * make it block. Takes the descriptors over. */
+ * made: what is no pipe will be dropped, and what is one opened anew, so that nobody else
+ * can make it block. Takes the descriptors over. */
 void outputs_take(struct outputs *outputs, uint32_t exec_id, int *fds, size_t count);
 
-/* Whether anything has come for the exec. */
-bool outputs_has(const struct outputs *outputs, uint32_t exec_id);
+/* Does that now; else outputs_prepare does, which may have less time. */
+void outputs_open(struct outputs *outputs);
 
-/* The exec begins: its pipes come into current, whose own become old. Where it has none,
- * all stays as it is. */
+/* Whether anything has come for the exec, and whether it was pipes. */
+bool outputs_prepare(struct outputs *outputs, uint32_t exec_id, bool *ret_has_pipes);
+
+/* The exec, which was prepared, begins: its pipes come into current, whose own become old. Where it
+ * has none, all stays as it is. */
 void outputs_begin(struct outputs *outputs, uint32_t exec_id, int current[2]);
 
 /* The current ones become old. */

@@ -92,8 +92,7 @@ static int open_cell(const struct supervisor *supervisor, const struct sandbox_c
     return 0;
 }
 
-/* For execs that come, when the last one is over. One that cannot be asked for is missed by
- * the engine. */
+/* For execs that come. One that cannot be asked for is missed by the engine. */
 static void ask_for_pipes(const struct sandbox_cell *cell)
 {
     struct cell_session *session = cell->session;
@@ -364,7 +363,6 @@ static bool resume(struct supervisor *supervisor, struct sandbox_cell *cell, int
     drop_copy(session);
     session->phase = SESSION_IDLE;
     session->limit_ns = clock_after_ns(cell->start.idle_ns);
-    ask_for_pipes(cell);
     if (supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, &ignored) < 0)
         return false;
     cell_tell_started(supervisor, cell);
@@ -403,7 +401,6 @@ void session_conclude_launch(struct supervisor *supervisor, struct sandbox_cell 
     }
     session->phase = SESSION_IDLE;
     session->limit_ns = clock_after_ns(cell->start.idle_ns);
-    ask_for_pipes(cell);
     cell_tell_started(supervisor, cell);
 }
 
@@ -416,6 +413,7 @@ static bool begin(struct sandbox_cell *cell, uint32_t exec_id, uint64_t timeout_
     if (exec_id != session->exec_id + 1)
         return false;
     session->exec_id = exec_id;
+    ask_for_pipes(cell);
     /* An interpreter that is dead, maybe by this exec already, will be told of. */
     if (session->phase != SESSION_IDLE)
         return session->phase == SESSION_DYING || session->phase == SESSION_CLEARING ||
@@ -433,7 +431,6 @@ static bool done(struct sandbox_cell *cell)
     if (session->phase == SESSION_EXEC || session->phase == SESSION_INTERRUPTED) {
         session->phase = SESSION_IDLE;
         session->limit_ns = clock_after_ns(cell->start.idle_ns);
-        ask_for_pipes(cell);
     }
     return true;
 }

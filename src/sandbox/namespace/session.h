@@ -18,8 +18,8 @@
  * it tell it to take over. The cell's programs could do the same: then one of them
  * takes over, in its own cell.
  *
- * Each exec has pipes of its own (wire.h), which hutch-init is asked for long before: when an
- * exec ends, for the one after the next. They go on to the engine as they come.
+ * Each exec has pipes of its own (wire.h), which hutch-init is asked for long before, while
+ * an earlier exec runs and the engine only waits. They go on to the engine as they come.
  *
  * The interpreter is the supervisor's child. A copy is not: its status is told by
  * hutch-init, which it is left to.
