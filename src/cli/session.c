@@ -62,8 +62,7 @@ struct desk {
 
 /* ---- options ---- */
 
-static const char *const languages[] = {"python", "shell", "raw", NULL};
-static const char *const languages_later[] = {"javascript", NULL};
+static const char *const languages[] = {"python", "javascript", "shell", "raw", NULL};
 static const char *const backends[] = {"auto", "namespace", NULL};
 static const char *const backends_later[] = {"microvm", NULL};
 
@@ -85,7 +84,6 @@ static const struct option_spec session_options[] = {
      .type = OPTION_CHOICE,
      .argument = "LANG",
      .choices = languages,
-     .later = languages_later,
      .help = "language of the programs",
      VALUE(language)},
     {.name = "memory",

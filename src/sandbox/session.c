@@ -263,10 +263,6 @@ int hutch_session_open(hutch_engine *engine, const struct hutch_request *request
     like.gate = NULL;
     if (request_validate(&like, err) < 0)
         return err->code;
-    if (like.language == HUTCH_JAVASCRIPT)
-        return err_set(err, HUTCH_ERR_INVALID,
-                       "language: 'javascript' has no sessions in this version; allowed are python "
-                       "and shell");
     struct hutch_session *session = session_new(engine, &like, &options);
     if (!session)
         return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");

@@ -56,10 +56,10 @@ struct frame {
 
 struct cell {
     struct namespace_backend *backend;
-    uint64_t helper;          /* number of the one that has it */
-    int event_fd, channel_fd; /* -1 after their end */
-    int output_fds[2];        /* stdout and stderr, likewise */
-    struct outputs outputs;   /* of a session: those of other execs */
+    uint64_t helper;           /* number of the one that has it */
+    int event_fd, channel_fd;  /* -1 after their end */
+    struct output_pair output; /* stdout and stderr, likewise */
+    struct outputs outputs;    /* of a session: those of other execs */
     struct background *background;
     bool is_prepared; /* the next exec has pipes of its own */
     bool has_begun;   /* there is something to do while it runs */
@@ -212,13 +212,13 @@ static int refuse_descriptors(int socket)
 
 static int open_program_ends(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
 {
-    if (add_pipe(ends, &cell->output_fds[0]) < 0 || add_pipe(ends, &cell->output_fds[1]) < 0 ||
+    if (add_pipe(ends, &cell->output.fds[0]) < 0 || add_pipe(ends, &cell->output.fds[1]) < 0 ||
         add_socket(ends, SOCK_STREAM, &cell->channel_fd) < 0 ||
         refuse_descriptors(cell->channel_fd) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the cell's pipes");
     /* A program may open the other end itself, and take what poll promised. */
-    if (fcntl(cell->output_fds[0], F_SETFL, O_NONBLOCK) < 0 ||
-        fcntl(cell->output_fds[1], F_SETFL, O_NONBLOCK) < 0)
+    if (fcntl(cell->output.fds[0], F_SETFL, O_NONBLOCK) < 0 ||
+        fcntl(cell->output.fds[1], F_SETFL, O_NONBLOCK) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the cell's pipes");
     return 0;
 }
@@ -274,7 +274,7 @@ static struct cell *cell_new(struct namespace_backend *backend, struct hutch_err
         return NULL;
     }
     cell->backend = backend;
-    cell->event_fd = cell->channel_fd = cell->output_fds[0] = cell->output_fds[1] = -1;
+    cell->event_fd = cell->channel_fd = cell->output.fds[0] = cell->output.fds[1] = -1;
     outputs_init(&cell->outputs);
     cell->exec_id = 1;
     cell->report = BUF_MAX(REPORTS_MAX_BYTES);
@@ -286,8 +286,8 @@ static void namespace_cell_free(struct cell *cell)
     if (!cell)
         return;
     fd_close(&cell->event_fd);
-    fd_close(&cell->output_fds[0]);
-    fd_close(&cell->output_fds[1]);
+    fd_close(&cell->output.fds[0]);
+    fd_close(&cell->output.fds[1]);
     outputs_done(&cell->outputs);
     background_free(cell->background);
     fd_close(&cell->channel_fd);
@@ -455,19 +455,27 @@ static int read_channel(struct cell *cell, struct hutch_error *err)
 
 /* ---- events ------------------------------------------------------------ */
 
-static int read_output(struct cell *cell, int *fd, enum cell_event_type type,
-                       struct cell_event *ret_event, struct hutch_error *err)
+static int read_output(struct cell *cell, size_t stream, struct cell_event *ret_event,
+                       struct hutch_error *err)
 {
+    int *fd = &cell->output.fds[stream];
     ssize_t count = read(*fd, cell->data, sizeof(cell->data));
+
     if (count < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     if (count < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the program's output");
+    if (count == 0 && cell->session) {
+        outputs_reopen(&cell->output, stream);
+        return 0;
+    }
     if (count == 0) {
         fd_close(fd);
         return 0;
     }
-    *ret_event = (struct cell_event){.type = type, .data = cell->data, .length = (size_t)count};
+    *ret_event = (struct cell_event){.type = stream == 0 ? CELL_STDOUT : CELL_STDERR,
+                                     .data = cell->data,
+                                     .length = (size_t)count};
     return 1;
 }
 
@@ -582,8 +590,8 @@ static size_t fill_slots(const struct cell *cell, int cancel_fd, struct pollfd s
     if (cell->frame_next < cell->frame_count)
         channel_events |= POLLOUT;
     slots[SLOT_CANCEL] = (struct pollfd){.fd = cancel_fd, .events = POLLIN};
-    slots[SLOT_STDOUT] = (struct pollfd){.fd = cell->output_fds[0], .events = POLLIN};
-    slots[SLOT_STDERR] = (struct pollfd){.fd = cell->output_fds[1], .events = POLLIN};
+    slots[SLOT_STDOUT] = (struct pollfd){.fd = cell->output.fds[0], .events = POLLIN};
+    slots[SLOT_STDERR] = (struct pollfd){.fd = cell->output.fds[1], .events = POLLIN};
     slots[SLOT_CHANNEL] = (struct pollfd){.fd = cell->channel_fd, .events = channel_events};
     if (cell->is_prepared) { /* what was printed can wait, as it will not be taken for its own */
         slots[SLOT_STDOUT].fd = slots[SLOT_STDERR].fd = -1;
@@ -593,6 +601,12 @@ static size_t fill_slots(const struct cell *cell, int cancel_fd, struct pollfd s
     /* After the exit the supervisor has nothing more to say. */
     slots[SLOT_EVENT] = (struct pollfd){.fd = cell->exited ? -1 : cell->event_fd, .events = POLLIN};
     return SLOT_OLD + outputs_poll(&cell->outputs, &slots[SLOT_OLD]);
+}
+
+static int take_late(const struct cell *cell, size_t length, struct cell_event *ret_event)
+{
+    *ret_event = (struct cell_event){.type = CELL_LATE, .data = cell->data, .length = length};
+    return length > 0;
 }
 
 /* Output first, so that what was printed before the end comes before it; that of earlier
@@ -607,21 +621,20 @@ static int serve_slots(struct cell *cell, const struct pollfd slots[SLOT_COUNT],
     if (slots[SLOT_CHANNEL].revents & ~POLLOUT && read_channel(cell, err) < 0)
         return err->code;
     if (slots[SLOT_STDOUT].revents != 0)
-        return read_output(cell, &cell->output_fds[0], CELL_STDOUT, ret_event, err);
+        return read_output(cell, 0, ret_event, err);
     if (slots[SLOT_STDERR].revents != 0)
-        return read_output(cell, &cell->output_fds[1], CELL_STDERR, ret_event, err);
+        return read_output(cell, 1, ret_event, err);
     if (slots[SLOT_EVENT].revents != 0)
         return read_event(cell, ret_event, err);
     size_t length = outputs_read(&cell->outputs, &slots[SLOT_OLD], slot_count - SLOT_OLD,
                                  cell->data, sizeof(cell->data));
-    *ret_event = (struct cell_event){.type = CELL_LATE, .data = cell->data, .length = length};
-    return length > 0;
+    return take_late(cell, length, ret_event);
 }
 
 static bool is_drained(const struct cell *cell)
 {
     return cell->exited &&
-           ((cell->output_fds[0] < 0 && cell->output_fds[1] < 0 && cell->channel_fd < 0) ||
+           ((cell->output.fds[0] < 0 && cell->output.fds[1] < 0 && cell->channel_fd < 0) ||
             clock_now_ns() >= cell->drain_deadline_ns);
 }
 
@@ -636,12 +649,19 @@ static void use_the_time(struct cell *cell)
         background_find_copy(cell->background);
 }
 
+static int recheck_old(struct cell *cell, struct cell_event *ret_event)
+{
+    size_t length =
+        cell->is_prepared ? 0 : outputs_recheck(&cell->outputs, cell->data, sizeof(cell->data));
+    return take_late(cell, length, ret_event);
+}
+
 static int namespace_cell_next_event(struct cell *cell, uint64_t deadline_ns, int cancel_fd,
                                      struct cell_event *ret_event, struct hutch_error *err)
 {
     for (;;) {
         use_the_time(cell);
-        if (take_report(cell, ret_event) > 0)
+        if (take_report(cell, ret_event) > 0 || recheck_old(cell, ret_event) > 0)
             return 0;
         if (is_drained(cell)) {
             *ret_event = (struct cell_event){.type = CELL_END};
@@ -758,7 +778,7 @@ static int namespace_session_begin(struct cell *cell, uint32_t exec_id, uint64_t
     const struct proto_order order = {
         .type = PROTO_BEGIN, .exec_id = exec_id, .timeout_ns = timeout_ns};
 
-    outputs_begin(&cell->outputs, exec_id, cell->output_fds);
+    outputs_begin(&cell->outputs, exec_id, &cell->output);
     cell->is_prepared = false;
     cell->has_begun = true;
     cell->exec_id = exec_id;
@@ -821,7 +841,7 @@ static int namespace_session_relaunch(struct cell *cell, bool checkpoints, struc
     const struct proto_order order = {.type = PROTO_RELAUNCH};
 
     forget_channel(cell);
-    outputs_retire(&cell->outputs, cell->output_fds);
+    outputs_retire(&cell->outputs, &cell->output);
     if (open_program_ends(cell, &ends, err) < 0 ||
         give_order(cell, &order, ends.fds, ends.count, err) < 0)
         return err->code;

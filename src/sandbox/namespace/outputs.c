@@ -37,17 +37,24 @@ void outputs_done(struct outputs *outputs)
 
 /* ---- pipes that come ----------------------------------------------------- */
 
+/* An open file of our own on the pipe behind fd; or -1. */
+static int open_anew(int fd)
+{
+    char path[32];
+
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
 /* In place of a descriptor of a pipe, one of an open file of our own; else -1. */
 static void open_own(int *fd)
 {
     struct stat status;
-    char path[32];
     int given = *fd;
 
     *fd = -1;
     if (given >= 0 && fstat(given, &status) == 0 && S_ISFIFO(status.st_mode)) {
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", given);
-        *fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        *fd = open_anew(given);
     }
     fd_close(&given);
 }
@@ -101,25 +108,36 @@ static void remove_old(struct outputs *outputs, size_t index)
             (outputs->old_count - index) * sizeof(outputs->old[0]));
 }
 
-void outputs_retire(struct outputs *outputs, int current[2])
+void outputs_retire(struct outputs *outputs, struct output_pair *current)
 {
-    if (current[0] < 0 && current[1] < 0)
-        return;
-    if (outputs->old_count == LIMIT_OLD_OUTPUTS)
-        remove_old(outputs, 0);
-    outputs->old[outputs->old_count++] =
-        (struct output_pair){.fds = {TAKE_FD(current[0]), TAKE_FD(current[1])}};
+    if (current->fds[0] >= 0 || current->fds[1] >= 0) {
+        if (outputs->old_count == LIMIT_OLD_OUTPUTS)
+            remove_old(outputs, 0);
+        outputs->old[outputs->old_count++] = *current;
+        outputs->is_unsure |= current->had_end[0] || current->had_end[1];
+    }
+    *current = PAIR_NONE;
 }
 
-void outputs_begin(struct outputs *outputs, uint32_t exec_id, int current[2])
+void outputs_begin(struct outputs *outputs, uint32_t exec_id, struct output_pair *current)
 {
     struct output_pair *pair = &outputs->ready[exec_id % WIRE_PIPES_AHEAD];
 
     if (pair->exec_id != exec_id || pair->fds[0] < 0 || pair->fds[1] < 0)
         return;
     outputs_retire(outputs, current);
-    current[0] = TAKE_FD(pair->fds[0]);
-    current[1] = TAKE_FD(pair->fds[1]);
+    *current = *pair;
+    *pair = PAIR_NONE;
+}
+
+/* An end is not told of an open file twice. */
+void outputs_reopen(struct output_pair *current, size_t index)
+{
+    int fd = open_anew(current->fds[index]);
+
+    fd_close(&current->fds[index]);
+    current->fds[index] = fd;
+    current->had_end[index] = true;
 }
 
 /* ---- old ones --------------------------------------------------------------- */
@@ -136,10 +154,14 @@ size_t outputs_poll(const struct outputs *outputs, struct pollfd slots[OUTPUTS_S
 }
 
 /* 0 also at the end, and when it was too much. */
-static size_t read_old(struct outputs *outputs, size_t index, int *fd, char *data, size_t room)
+static size_t read_old(struct outputs *outputs, size_t index, size_t stream, char *data,
+                       size_t room)
 {
     struct output_pair *pair = &outputs->old[index];
+    int *fd = &pair->fds[stream];
     ssize_t count = read(*fd, data, room);
+
+    pair->had_end[stream] = false;
 
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
@@ -157,7 +179,26 @@ size_t outputs_read(struct outputs *outputs, const struct pollfd *slots, size_t 
 {
     for (size_t i = 0; i < count; i++) {
         if (slots[i].revents != 0)
-            return read_old(outputs, i / 2, &outputs->old[i / 2].fds[i % 2], data, room);
+            return read_old(outputs, i / 2, i % 2, data, room);
     }
+    return 0;
+}
+
+size_t outputs_recheck(struct outputs *outputs, char *data, size_t room)
+{
+    if (!outputs->is_unsure)
+        return 0;
+    for (size_t i = outputs->old_count; i-- > 0;) { /* from the end, as some are removed */
+        for (size_t j = 0; j < 2; j++) {
+            const struct output_pair *pair = &outputs->old[i];
+            size_t known = outputs->old_count;
+            size_t count = pair->had_end[j] ? read_old(outputs, i, j, data, room) : 0;
+            if (count > 0)
+                return count;
+            if (outputs->old_count < known)
+                break;
+        }
+    }
+    outputs->is_unsure = false;
     return 0;
 }

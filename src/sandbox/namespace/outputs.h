@@ -23,7 +23,8 @@
 struct output_pair {
     uint32_t exec_id; /* 0: there is none */
     bool is_open;     /* of one that is to come: by us, see outputs_take */
-    int fds[2];       /* -1 after their end */
+    int fds[2];       /* -1: closed */
+    bool had_end[2];  /* there was nobody who writes; there may be again */
     uint64_t bytes;   /* that came late */
 };
 
@@ -31,6 +32,7 @@ struct outputs {
     struct output_pair ready[WIRE_PIPES_AHEAD]; /* of execs that are to come, in no order */
     struct output_pair old[LIMIT_OLD_OUTPUTS];  /* the oldest first */
     size_t old_count;
+    bool is_unsure; /* some of the old ones had an end */
 };
 
 /* How many slots outputs_poll fills. */
@@ -50,12 +52,20 @@ void outputs_open(struct outputs *outputs);
 /* Whether anything has come for the exec, and whether it was pipes. */
 bool outputs_prepare(struct outputs *outputs, uint32_t exec_id, bool *ret_has_pipes);
 
-/* The exec, which was prepared, begins: its pipes come into current, whose own become old. Where it
- * has none, all stays as it is. */
-void outputs_begin(struct outputs *outputs, uint32_t exec_id, int current[2]);
+/* The exec, which was prepared, begins: its pipes become the current ones, and those old.
+ * Where it has none, all stays as it is. */
+void outputs_begin(struct outputs *outputs, uint32_t exec_id, struct output_pair *current);
 
 /* The current ones become old. */
-void outputs_retire(struct outputs *outputs, int current[2]);
+void outputs_retire(struct outputs *outputs, struct output_pair *current);
+
+/* A current one has come to its end: none has it open to write now. But somebody may open it
+ * again by its name, as a shell does, so it is opened anew, to wait for that. */
+void outputs_reopen(struct output_pair *current, size_t index);
+
+/* Looks whether old ones that had come to an end have writers again; closes them if not.
+ * Gives the number of bytes that it has read from one, or 0. */
+size_t outputs_recheck(struct outputs *outputs, char *data, size_t room);
 
 /* Fills slots of a poll, and gives their number. */
 size_t outputs_poll(const struct outputs *outputs, struct pollfd slots[OUTPUTS_SLOTS]);
