@@ -36,8 +36,8 @@ static void a_silent_end_is_known(void **state)
 {
     (void)state;
 #define STAT(exit_signal)                                                                          \
-    "7 (a) 3) S 1 7 7 0 -1 4 12 0 0 0 1 2 3 4 20 0 1 0 99 1000 50 1 2 3 4 5 6 0 0 0 0 0 0 0 "      \
-    exit_signal " 1 0 0 0 0 0"
+    "7 (a) 3) S 1 7 7 0 -1 4 12 0 0 0 1 2 3 4 20 0 1 0 99 1000 50 1 2 3 4 5 6 0 0 0 0 0 0 "        \
+    "0 " exit_signal " 1 0 0 0 0 0"
 
     assert_true(proc_text_ends_silently(STAT("0")));
     assert_false(proc_text_ends_silently(STAT("17")));
