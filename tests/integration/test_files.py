@@ -54,7 +54,7 @@ class Init:
     def connect(self):
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(10)
-        self.attendant.sendmsg([struct.pack("=I", 1)], [
+        self.attendant.sendmsg([struct.pack("=II", 1, 0)], [
             (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))])
         theirs.close()
 
