@@ -426,6 +426,14 @@ struct hutch_rich {
     size_t length;
 };
 
+/* A process that an exec of a session has left running. */
+struct hutch_process {
+    int32_t pid;           /* in the cell */
+    char *command;         /* its command line, at most 256 bytes of it; what it says of itself;
+                              UTF-8 */
+    uint64_t memory_bytes; /* resident; what it shares with others counts for each */
+};
+
 /* What a program did. exit_code, exit_signal, timed_out, the times, memory and
  * layers come from the kernel and the supervisor. value, results and error come from
  * inside the cell: bounded claims of code that nobody trusts. */
@@ -465,12 +473,17 @@ typedef struct hutch_result {
 
     /* Of an exec in a session; see hutch_session_exec. */
     bool in_session;
-    bool restored;               /* the session went on from its checkpoint: what exec before
-                                    this one had done is there, but for threads, children,
-                                    sockets, file offsets and files */
+    bool restored;                   /* the session went on from its checkpoint: what exec before
+                                        this one had done is there, but for threads, children,
+                                        sockets, file offsets and files */
+    const char *const *not_restored; /* these, as texts, where restored; static */
+    size_t not_restored_count;
     bool state_lost;             /* the interpreter had to be replaced: files alone are there */
-    struct hutch_text late_text; /* what was printed since the exec before, by threads and
-                                    processes that it left; UTF-8; data is NULL for none */
+    struct hutch_text late_text; /* what threads and processes of earlier execs have printed
+                                    since the result before this one, also while this exec ran;
+                                    UTF-8; data is NULL for none */
+    struct hutch_process *background; /* what runs in the cell after the exec; the result's */
+    size_t background_count;          /* at most 64 */
     /* Made or changed by the program, sorted by path; as its processes left them, which are
      * all dead when the files are read. None where the memory limit ended the cell. What is
      * said of them comes from inside the cell: claims, bounded. */

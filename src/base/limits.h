@@ -52,7 +52,11 @@
 #define LIMIT_SESSION_QUEUE 64 /* execs that wait, and calls for files */
 #define LIMIT_FILE_SECONDS_MIN 0.1
 #define LIMIT_FILE_SECONDS_MAX 3600.0 /* for a call for files */
-#define LIMIT_LATE_BYTES KIB(64)      /* printed between two execs: so much is kept */
+#define LIMIT_LATE_BYTES KIB(64)      /* printed by what earlier execs left: so much is kept */
+#define LIMIT_OLD_OUTPUTS 8           /* pairs of pipes of earlier execs that are still read */
+#define LIMIT_PIPE_BYTES MIB(2)       /* two pipes hold no more */
+#define LIMIT_BACKGROUND 64           /* processes that a result lists */
+#define LIMIT_COMMAND_BYTES 256       /* of each of them */
 
 /* the host */
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */

@@ -62,6 +62,8 @@ const WIRE_DONE = 19;
 const WIRE_RUN_AFTER_INTERRUPT = 2;
 const WIRE_ERROR_COMPILE = 1;
 const WIRE_ERROR_IMPORT = 2;
+const WIRE_STDOUT_PIPE = '/run/.stdout.';
+const WIRE_STDERR_PIPE = '/run/.stderr.';
 const WIRE_MAX_RUN = 1 << 20;
 const WIRE_MAX_ENV = 100 * (255 + 1 + 32768 + 1);
 const WIRE_MAX_STDIN = 16 << 20;
@@ -142,6 +144,11 @@ class Channel {
       at += piece;
     }
     return data;
+  }
+
+  // The number of the exec that the last frame belongs to.
+  get execId() {
+    return this.#execId;
   }
 
   // The next frame, as its type, payload and flags.
@@ -676,11 +683,16 @@ function mayBeParked() {
   return fs.fstatSync(1, { bigint: true }).isCharacterDevice();
 }
 
-function park() {
+function loadAddon() {
   const addon = { exports: {} };
   process.dlopen(addon, path.join(__dirname, 'hutch_park.node'));
-  rehearse(addon.exports);
-  addon.exports.park();
+  return addon.exports;
+}
+
+function park() {
+  const addon = loadAddon();
+  rehearse(addon);
+  addon.park();
 }
 
 // What programs do most, in either kind; each gives a value.
@@ -780,7 +792,9 @@ function settle(turn) {
 class Session {
   #channel;
   #home;
-  #timers = new Set();
+  #output;
+  #timers = new Map(); // and the exec that each belongs to
+  #owner = null; // of the timer that is being called
   #exec = null;
   #count = 0;
   #inScript = false;
@@ -789,9 +803,11 @@ class Session {
   constructor(channel, home) {
     this.#channel = channel;
     this.#home = home;
+    this.#output = new Output(() => this.#owner ?? this.#exec);
   }
 
   begin() {
+    this.#output.watch();
     watchOutput();
     this.#watchTimers();
     this.#replaceExit();
@@ -873,7 +889,10 @@ class Session {
     Object.assign(process.env, env);
     try {
       provideInput(stdin);
-      mendOutput();
+      this.#output.turnTo(exec, this.#channel.execId, new Set(this.#timers.values()));
+      if (mendOutput()) {
+        this.#output.watch();
+      }
     } catch (error) {
       this.#fail(error, false);
       return;
@@ -1079,7 +1098,7 @@ class Session {
 
   // Takes from the loop what the exec has given it.
   #cancel() {
-    for (const timer of this.#timers) {
+    for (const timer of this.#timers.keys()) {
       clearTimeout(timer);
       clearImmediate(timer);
     }
@@ -1123,18 +1142,20 @@ class Session {
       const original = timers[name];
       const { [name]: watched } = {
         [name]: (callback, ...rest) => {
-          if (!this.#exec || typeof callback !== 'function') {
+          const owner = this.#owner ?? this.#exec;
+          if (!owner || typeof callback !== 'function') {
             return original(callback, ...rest);
           }
           const once = name !== 'setInterval';
           const known = this.#timers;
+          const call = (self, values) => this.#callFor(owner, callback, self, values);
           const timer = original(function (...values) {
             if (once) {
               known.delete(timer);
             }
-            return Reflect.apply(callback, this, values);
+            return call(this, values);
           }, ...rest);
-          known.add(timer);
+          known.set(timer, owner);
           return timer;
         },
       };
@@ -1155,6 +1176,16 @@ class Session {
     }
     this.#watchPromisedTimers();
     Module.syncBuiltinESMExports();
+  }
+
+  #callFor(owner, callback, self, values) {
+    const before = this.#owner;
+    this.#owner = owner;
+    try {
+      return Reflect.apply(callback, self, values);
+    } finally {
+      this.#owner = before;
+    }
   }
 
   #watchPromisedTimers() {
@@ -1293,8 +1324,91 @@ function provideInput(data) {
   });
 }
 
-// A stream of the process that a program has ended is made anew.
+/*
+ * Where execs print to. Each has pipes of its own, which have names; they are put in the
+ * places of descriptors 1 and 2. What a timer of an earlier exec prints by console or
+ * process.stdout goes where that exec printed to, as far as it does so at once: behind an
+ * await, and in other callbacks, it is what the exec prints that runs.
+ */
+class Output {
+  #ownerNow;
+  #addon = null;
+  #last = null;
+  #older = []; // execs that have pipes of their own
+
+  constructor(ownerNow) {
+    this.#ownerNow = ownerNow;
+    try {
+      this.#addon = loadAddon();
+    } catch {
+      // without it all execs print to the same pipes
+    }
+  }
+
+  // Before an exec; alive are those that have timers.
+  turnTo(exec, number, alive) {
+    this.#older = this.#older.filter((old) => alive.has(old) || this.#close(old));
+    const names = [WIRE_STDOUT_PIPE + number, WIRE_STDERR_PIPE + number];
+    const fds = this.#open(names);
+    if (fds) {
+      if (alive.has(this.#last)) {
+        this.#last.pipes = this.#open(['/proc/self/fd/1', '/proc/self/fd/2']);
+        this.#older.push(this.#last);
+      }
+      fds.forEach((fd, index) => this.#addon.replace(fd, index + 1));
+    }
+    this.#last = exec;
+  }
+
+  #open(names) {
+    const fds = this.#addon ? names.map((name) => this.#addon.open(name)) : [-1];
+    if (fds.every((fd) => fd >= 0)) {
+      return fds;
+    }
+    fds.filter((fd) => fd >= 0).forEach((fd) => fs.closeSync(fd));
+    return null;
+  }
+
+  #close(exec) {
+    exec.pipes?.forEach((fd) => fs.closeSync(fd));
+    exec.pipes = null;
+    return false;
+  }
+
+  watch() {
+    [process.stdout, process.stderr].forEach((stream, index) => {
+      const { write } = stream;
+      const ownerNow = this.#ownerNow;
+      stream.write = function (data, ...rest) {
+        const fd = ownerNow()?.pipes?.[index];
+        if (fd === undefined) {
+          return Reflect.apply(write, this, [data, ...rest]);
+        }
+        const encoding = typeof rest[0] === 'string' ? rest[0] : 'utf8';
+        writeAll(fd, typeof data === 'string' ? Buffer.from(data, encoding) : data);
+        const done = rest.at(-1);
+        if (typeof done === 'function') {
+          process.nextTick(done);
+        }
+        return true;
+      };
+    });
+  }
+}
+
+function writeAll(fd, data) {
+  try {
+    for (let at = 0; at < data.length; ) {
+      at += fs.writeSync(fd, data, at);
+    }
+  } catch {
+    // nobody reads what such an old exec prints
+  }
+}
+
+// A stream of the process that a program has ended is made anew. Whether there was one.
 function mendOutput() {
+  let mended = false;
   for (const [name, fd] of Object.entries({ stdout: 1, stderr: 2 })) {
     const stream = process[name];
     if (stream.destroyed || ended.has(stream)) {
@@ -1307,8 +1421,10 @@ function mendOutput() {
       Object.defineProperty(process, name, { configurable: true, enumerable: true, value });
       globalThis.console = new console.Console(process.stdout, process.stderr);
       watchOutput();
+      mended = true;
     }
   }
+  return mended;
 }
 
 // Node hides it when its streams have been ended.

@@ -23,6 +23,7 @@
 struct backend;
 struct cell;
 struct file_call;
+struct process_list;
 
 /* What a cell is made for. Borrowed during cell_start only. */
 struct cell_spec {
@@ -52,6 +53,8 @@ enum cell_event_type {
     CELL_RESTED,  /* after session_done: no signal is sent any more because of that exec;
                      signalled is set */
     CELL_QUIET,   /* nothing has come until the deadline */
+    CELL_LATE,    /* data, length: bytes that threads or processes of an earlier exec printed */
+    CELL_PIPES,   /* session_prepare may give another answer now */
 };
 
 /* How a program ended, as the kernel and the supervisor know it. */
@@ -119,9 +122,18 @@ struct backend_ops {
     /* Of a session. The first frames of all; checkpoints: a copy shall wait. */
     int (*session_open)(struct cell *cell, bool checkpoints, struct hutch_error *err);
 
+    /* Whether all is there for the exec to begin; CELL_PIPES tells when. Once it is, text
+     * that is late comes later, if that can be told apart. */
+    bool (*session_prepare)(struct cell *cell, uint32_t exec_id);
+
     /* An exec begins: frames that are sent from now on have its number. */
     int (*session_begin)(struct cell *cell, uint32_t exec_id, uint64_t timeout_ns,
                          struct hutch_error *err);
+
+    /* The processes that run and are neither the interpreter, its copy nor the cell's
+     * own; where the kernel does not say, none. */
+    int (*session_background)(struct cell *cell, struct process_list *ret_list,
+                              struct hutch_error *err);
 
     /* The exec has ended. CELL_RESTED follows, before which no other may begin. */
     int (*session_done)(struct cell *cell, struct hutch_error *err);

@@ -155,6 +155,8 @@ static int take_events(struct run *run, struct hutch_error *err)
         case CELL_TIME_UP: /* of sessions */
         case CELL_RESTED:
         case CELL_QUIET:
+        case CELL_LATE:
+        case CELL_PIPES:
             break;
         }
         if (code < 0) {

@@ -134,7 +134,7 @@ static void look_at_cell(struct hutch_session *session)
     session->next_turn++;
     session->executing = true;
     pthread_mutex_unlock(&session->lock);
-    if (session_take_late(session, clock_after_ns(LOSS_NS), &why) < 0)
+    if (session_take_between(session, clock_after_ns(LOSS_NS), &why) < 0)
         session_end(session, &why);
     end_turn(session);
     pthread_mutex_lock(&session->lock);

@@ -62,8 +62,8 @@ void session_note_change(struct hutch_session *session);
 
 /* What has come between two execs, until deadline_ns, by who has the turn; also goes on after
  * the death of an interpreter. An error is the end of the session. */
-MUST_CHECK int session_take_late(struct hutch_session *session, uint64_t deadline_ns,
-                                 struct hutch_error *err);
+MUST_CHECK int session_take_between(struct hutch_session *session, uint64_t deadline_ns,
+                                    struct hutch_error *err);
 
 /* One exec, by who has the turn; request and options are as this version knows them, called_ns
  * is when the caller came. Errors as of hutch_session_exec. */

@@ -43,9 +43,10 @@ struct exec {
     struct reports reports;
     struct buf env, gate, code; /* payloads of frames */
     struct cell_exit exit;
+    struct process_list background;
     bool has_ended, interrupted, timed_out, stopped, cancelled;
     bool restored, state_lost; /* told by its result */
-    uint64_t called_ns, begin_ns;
+    uint64_t called_ns, begin_ns, drained_bytes;
 };
 
 static uint64_t process_time_ns(pid_t pid)
@@ -107,6 +108,19 @@ static int take_report(struct exec *exec, const struct report *report, struct hu
     return 0;
 }
 
+static bool is_text(const struct cell_event *event)
+{
+    return event->type == CELL_STDOUT || event->type == CELL_STDERR || event->type == CELL_LATE;
+}
+
+static int take_late(struct hutch_session *session, const struct cell_event *event,
+                     struct hutch_error *err)
+{
+    if (session->late.total >= LIMIT_OUTPUT_HARD_BYTES)
+        return 0;
+    return capture_add(&session->late, event->data, event->length, err);
+}
+
 /* Waits until the session goes on after an interpreter's death. 1: this one is dead, too. */
 static int await_start(struct hutch_session *session, bool resumed, struct hutch_error *err)
 {
@@ -121,6 +135,8 @@ static int await_start(struct hutch_session *session, bool resumed, struct hutch
             return err_set(err, HUTCH_ERR_HELPER, "the interpreter did not take over in time");
         if (event.type == CELL_EXITED)
             return 1;
+        if (is_text(&event) && take_late(session, &event, err) < 0)
+            return err->code;
         if (event.type == CELL_STARTED) {
             session->pid = event.pid;
             session->layers = event.layers;
@@ -176,36 +192,52 @@ static int go_on(struct hutch_session *session, const struct cell_exit *exit,
                        : started;
 }
 
-/* What has come since the exec before. Whatever the deadline, the word is waited for that no signal
- * meant for that exec will hit the next one. */
-int session_take_late(struct hutch_session *session, uint64_t deadline_ns, struct hutch_error *err)
+/* Something between two execs. */
+static int take_between(struct hutch_session *session, const struct cell_event *event,
+                        struct hutch_error *err)
 {
-    uint64_t rest_deadline_ns = clock_after_ns(GRACE_NS);
-    struct cell_event event;
+    if (event->type == CELL_EXITED)
+        return go_on(session, &event->exit, err);
+    return is_text(event) ? take_late(session, event, err) : 0;
+}
+
+int session_take_between(struct hutch_session *session, uint64_t deadline_ns,
+                         struct hutch_error *err)
+{
+    struct cell_event event = {.type = CELL_PIPES};
+
+    while (event.type != CELL_QUIET && clock_now_ns() < deadline_ns) {
+        if (next_event(session, deadline_ns, -1, &event, err) < 0 ||
+            take_between(session, &event, err) < 0)
+            return err->code;
+    }
+    return 0;
+}
+
+/* What has come since the exec before, without waiting; of what is printed without an end
+ * no more than pipes hold. Then waits for what the exec needs, which is there but on a busy
+ * host: its pipes, and the word that no signal meant for the exec before will hit it. */
+static int prepare(struct hutch_session *session, struct hutch_error *err)
+{
+    uint64_t deadline_ns = clock_after_ns(GRACE_NS);
+    uint64_t begin = session->late.total;
+    struct cell_event event = {.type = CELL_PIPES};
 
     for (;;) {
-        uint64_t until_ns = session->owes_rest ? rest_deadline_ns : deadline_ns;
-        if (next_event(session, until_ns, -1, &event, err) < 0)
+        bool is_ready = session->ops->session_prepare(session->cell, session->exec_id + 1) &&
+                        !session->owes_rest;
+        bool waits = event.type == CELL_QUIET;
+        if (next_event(session, waits ? deadline_ns : 0, -1, &event, err) < 0 ||
+            take_between(session, &event, err) < 0)
             return err->code;
-        switch (event.type) {
-        case CELL_QUIET:
-            if (session->owes_rest)
-                return err_set(err, HUTCH_ERR_HELPER,
-                               "hutch-supervisor does not let go of the exec before");
+        if (is_ready &&
+            (event.type == CELL_QUIET || session->late.total - begin >= LIMIT_PIPE_BYTES))
             return 0;
-        case CELL_STDOUT:
-        case CELL_STDERR:
-            if (session->late.total < LIMIT_OUTPUT_HARD_BYTES &&
-                capture_add(&session->late, event.data, event.length, err) < 0)
-                return err->code;
-            break;
-        case CELL_EXITED:
-            if (go_on(session, &event.exit, err) < 0)
-                return err->code;
-            break;
-        default:
-            break;
-        }
+        if (waits && event.type == CELL_QUIET)
+            return err_set(err, HUTCH_ERR_HELPER,
+                           session->owes_rest
+                               ? "hutch-supervisor does not let go of the exec before"
+                               : "hutch-init has made no pipes for the exec");
     }
 }
 
@@ -300,9 +332,14 @@ static int take_event(struct exec *exec, uint64_t deadline_ns, int cancel, bool 
         return err->code;
     switch (event.type) {
     case CELL_STDOUT:
+        exec->drained_bytes += event.length;
         return take_output(exec, &exec->out, HUTCH_STDOUT, &event, err);
     case CELL_STDERR:
+        exec->drained_bytes += event.length;
         return take_output(exec, &exec->err, HUTCH_STDERR, &event, err);
+    case CELL_LATE:
+        exec->drained_bytes += event.length;
+        return take_late(session, &event, err);
     case CELL_REPORT:
         return take_report(exec, &event.report, err);
     case CELL_TIME_UP:
@@ -359,15 +396,17 @@ static int await_done(struct exec *exec, struct hutch_error *err)
     return 0;
 }
 
-/* What is in the pipes already, and what the supervisor has said before the end. 1: the
- * interpreter has died as well. */
+/* What is in the pipes already, and what the supervisor has said before the end. What the
+ * exec has left running may print without an end: what that has not printed by now is late.
+ * 1: the interpreter has died as well. */
 static int drain(struct exec *exec, struct hutch_error *err)
 {
     struct cell_exit exit = exec->exit;
     bool is_quiet = false;
     int dead = 0;
 
-    while (!is_quiet) {
+    exec->drained_bytes = 0;
+    while (!is_quiet && exec->drained_bytes < LIMIT_PIPE_BYTES) {
         int code = take_event(exec, 0, -1, &is_quiet, err);
         if (code < 0)
             return code;
@@ -430,7 +469,7 @@ static int place_files(struct exec *exec, struct hutch_error *err)
         int code = run_files_place(&exec->files, err);
         session_note_change(session);
         if (code < 0 && exec->files.is_lost &&
-            session_take_late(session, clock_after_ns(READY_NS), &cause) < 0) {
+            session_take_between(session, clock_after_ns(READY_NS), &cause) < 0) {
             *err = cause;
             return session_end(session, err);
         }
@@ -459,7 +498,7 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
     struct hutch_session *session = exec->session;
     uint64_t limit_ns = (uint64_t)(exec->request.timeout_seconds * (double)NS_PER_SECOND);
 
-    if (session_take_late(session, 0, err) < 0)
+    if (prepare(session, err) < 0)
         return session_end(session, err);
     if (place_files(exec, err) < 0)
         return err->code;
@@ -489,6 +528,8 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
         drained = go_on(session, &exec->exit, err);
     if (!by_report)
         take_fate(exec);
+    if (drained >= 0 && session->ops->session_background(session->cell, &exec->background, err) < 0)
+        drained = err->code;
     if (drained < 0) {
         err_mark_maybe_ran(err);
         return session_end(session, err);
@@ -536,7 +577,9 @@ static int fill_result(struct exec *exec, struct hutch_result *result, struct hu
     bool out_truncated, err_truncated;
 
     result->in_session = true;
-    result->restored = exec->restored;
+    if (exec->restored)
+        result_set_restored(result);
+    result_take_background(result, &exec->background);
     result->state_lost = exec->state_lost;
     result->stdout_bytes = exec->out.total;
     result->stderr_bytes = exec->err.total;

@@ -46,6 +46,14 @@
 #define WIRE_NODE_LINK "/run/main" /* to a file in the home directory; the runner makes both */
 #define WIRE_NODE_FILE ".main."    /* what the name of that begins with */
 
+/* Where an exec of a session finds its pipes for stdout and stderr: named pipes, whose
+ * names end in the number of the exec. hutch-init makes them before the exec begins, and takes
+ * the names away after it. Where one is not there, or is no pipe, both streams stay what
+ * they were in the exec before. */
+#define WIRE_STDOUT_PIPE "/run/.stdout."
+#define WIRE_STDERR_PIPE "/run/.stderr."
+#define WIRE_PIPES_AHEAD 2 /* made when the exec begins that comes so many before it */
+
 struct wire_header {
     uint32_t length;  /* of the payload that follows */
     uint16_t type;    /* enum wire_type */
@@ -128,11 +136,18 @@ struct wire_done {
 #define WIRE_MAX_RICH_BYTES (8u << 20)
 #define WIRE_MAX_RICH_EMPTY 1000u
 
-/* What hutch-init tells the supervisor, once that has asked: a process that was left to it
- * has died, with this status, as waitpid gives it. */
-struct wire_orphan {
-    int32_t pid; /* in the cell */
-    int32_t status;
+enum wire_word_type {
+    WIRE_WORD_ORPHAN = 1, /* a process that was left to it has died */
+    WIRE_WORD_PIPES = 2,  /* of an exec, with the ends to read stdout and stderr; without
+                             descriptors: there are none */
+};
+
+/* What hutch-init tells the supervisor, once that has asked. */
+struct wire_word {
+    uint32_t type;    /* enum wire_word_type */
+    int32_t pid;      /* ORPHAN: in the cell */
+    int32_t status;   /* ORPHAN: as waitpid gives it */
+    uint32_t exec_id; /* PIPES */
 };
 
 /* What a copy sends to the supervisor, with its wake socket: see namespace/session.h. */
@@ -162,12 +177,14 @@ struct wire_copy {
 enum wire_attend_type {
     WIRE_ATTEND_FILES = 1, /* serve this socket as link, in place of the one before it */
     WIRE_ATTEND_END = 2,   /* the program is dead: kill all others, then serve calls */
-    WIRE_ATTEND_TELL = 3,  /* from now on, tell of who dies: struct wire_orphan */
+    WIRE_ATTEND_TELL = 3,  /* from now on, tell of who dies: WIRE_WORD_ORPHAN */
+    WIRE_ATTEND_PIPES = 4, /* make those of the exec: WIRE_WORD_PIPES */
 };
 
 struct wire_attend {
-    uint32_t type; /* enum wire_attend_type */
-    uint32_t link; /* FILES: which of WIRE_FILE_LINKS; else 0 */
+    uint32_t type;    /* enum wire_attend_type */
+    uint32_t link;    /* FILES: which of WIRE_FILE_LINKS; else 0 */
+    uint32_t exec_id; /* PIPES; else 0 */
 };
 
 enum wire_file_type {

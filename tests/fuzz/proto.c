@@ -51,6 +51,11 @@ static void check_event(struct proto_event *event, size_t length)
         for (uint32_t bit = 1; bit != 0; bit <<= 1)
             assert(!(event->layers & bit) || hutch_layer_name(bit));
         return;
+    case PROTO_TIME_UP:
+        return;
+    case PROTO_PIPES:
+        assert(event->exec_id > 0);
+        return;
     case PROTO_EXITED:
         assert(WIFEXITED(event->wait_status) || WTERMSIG(event->wait_status) > 0);
         assert(event->end <= PROTO_END_OUTPUT && event->has_copy <= 1);

@@ -54,7 +54,7 @@ class Init:
     def connect(self, link=0):
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(10)
-        self.attendant.sendmsg([struct.pack("=II", 1, link)], [
+        self.attendant.sendmsg([struct.pack("=III", 1, link, 0)], [
             (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))])
         theirs.close()
 

@@ -32,6 +32,19 @@ static void memory_is_read(void **state)
     assert_int_equal(proc_text_resident_pages("1 99999999999999999999"), UINT64_C(1) << 40);
 }
 
+static void a_silent_end_is_known(void **state)
+{
+    (void)state;
+#define STAT(exit_signal)                                                                          \
+    "7 (a) 3) S 1 7 7 0 -1 4 12 0 0 0 1 2 3 4 20 0 1 0 99 1000 50 1 2 3 4 5 6 0 0 0 0 0 0 "        \
+    "0 " exit_signal " 1 0 0 0 0 0"
+
+    assert_true(proc_text_ends_silently(STAT("0")));
+    assert_false(proc_text_ends_silently(STAT("17")));
+    assert_false(proc_text_ends_silently("7 (a) S 1 0"));
+    assert_false(proc_text_ends_silently(""));
+}
+
 static void a_dying_process_is_known_whatever_its_name(void **state)
 {
     (void)state;
@@ -117,6 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_read),
+        cmocka_unit_test(a_silent_end_is_known),
         cmocka_unit_test(a_dying_process_is_known_whatever_its_name),
         cmocka_unit_test(root_of_the_host_is_known),
         cmocka_unit_test(a_pidfd_tells_its_pid),

@@ -481,6 +481,7 @@ void cell_tell_started(struct supervisor *supervisor, struct sandbox_cell *cell)
         .origin = cell->origin,
         .begin_ns = cell->begin_ns,
         .pid = cell->run_pid,
+        .init_pid = cell->init_pid,
     };
     cell->state = CELL_RUNNING;
     if (cell->start.kind == PROTO_RUN && !cell->start.session) {

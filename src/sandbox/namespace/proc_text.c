@@ -34,14 +34,28 @@ uint64_t proc_text_resident_pages(const char *text)
     return blank ? parse_leading(blank) : 0;
 }
 
-bool proc_text_is_exiting(const char *text)
+/* stat: the blank before a word that follows the name: ") S ppid pgrp session tty tpgid flags". */
+static const char *word_of_stat(const char *text, int number)
 {
     const char *rest = strrchr(text, ')');
 
-    /* ") S ppid pgrp session tty tpgid flags": the seventh word from here. */
-    for (int word = 0; word < 7 && rest; word++)
+    for (int word = 0; word < number && rest; word++)
         rest = strchr(rest + 1, ' ');
-    return !rest || (parse_leading(rest) & PF_EXITING) != 0;
+    return rest;
+}
+
+bool proc_text_is_exiting(const char *text)
+{
+    const char *flags = word_of_stat(text, 7);
+
+    return !flags || (parse_leading(flags) & PF_EXITING) != 0;
+}
+
+bool proc_text_ends_silently(const char *text)
+{
+    const char *exit_signal = word_of_stat(text, 36);
+
+    return exit_signal && exit_signal[1] == '0';
 }
 
 bool proc_text_uid_0_is_root(const char *text)

@@ -22,6 +22,10 @@ uint64_t proc_text_resident_pages(const char *text);
  * program's name in it may hold anything. */
 bool proc_text_is_exiting(const char *text);
 
+/* stat: whether its end sends no signal to its parent, as that of a session's copy; or
+ * false. */
+bool proc_text_ends_silently(const char *text);
+
 /* uid_map: whether uid 0 is that of the host: the first line begins with it and
  * gives it to itself; or false. */
 bool proc_text_uid_0_is_root(const char *text);

@@ -44,6 +44,8 @@ bool proto_is_event(struct proto_event *event, size_t length)
         return true;
     case PROTO_RESTED:
         return event->signalled <= 1;
+    case PROTO_PIPES:
+        return event->exec_id > 0;
     case PROTO_EXITED:
         return is_end(event->end) && event->has_copy <= 1 && event->files <= 1 &&
                (WIFEXITED(event->wait_status) || WIFSIGNALED(event->wait_status));

@@ -7,7 +7,8 @@
  *     supervisor -> engine   proto_hello, once
  *     engine -> supervisor   proto_start with the cell's descriptors
  * Every cell has an event socket of its own, passed with proto_start:
- *     supervisor -> engine   proto_event: STARTED or FAILED, then EXITED or LOST
+ *     supervisor -> engine   proto_event: STARTED or FAILED, then EXITED or LOST; of a
+ *                            session PIPES with descriptors
  *     engine -> supervisor   proto_order
  * In a session EXITED may come many times: see enum proto_order_type.
  * Closing the event socket ends the cell; closing the control socket ends all
@@ -88,6 +89,8 @@ enum proto_event_type {
     PROTO_TIME_UP, /* of a session: the exec was over its time, and interrupted */
     PROTO_RESTED,  /* of a session, after each DONE: from here on no signal is sent because of
                       that exec; signalled is set */
+    PROTO_PIPES,   /* of a session, with the ends to read stdout and stderr of an exec; without
+                      descriptors: it has the pipes of the exec before */
 };
 
 /* How the interpreter's process came to be. */
@@ -112,6 +115,8 @@ struct proto_event {
     uint32_t origin;    /* STARTED: enum proto_origin */
     uint64_t begin_ns;  /* STARTED: when the interpreter began, monotonic clock */
     int32_t pid;        /* STARTED: of the interpreter, as the supervisor sees it */
+    int32_t init_pid;   /* STARTED: of hutch-init, likewise */
+    uint32_t exec_id;   /* PIPES */
     uint32_t signalled; /* RESTED: 1: an interrupt was sent during that exec */
     /* EXITED only */
     uint32_t has_copy;    /* of a session: a copy of the interpreter waits */
@@ -170,11 +175,13 @@ enum proto_order_type {
 
 /* engine -> supervisor on the event socket */
 struct proto_order {
-    uint32_t type; /* enum proto_order_type */
-    uint32_t end;  /* enum proto_end */
-    uint32_t link; /* FILES: see wire.h */
+    uint32_t type;    /* enum proto_order_type */
+    uint32_t end;     /* enum proto_end */
+    uint32_t exec_id; /* BEGIN */
+    uint32_t link;    /* FILES: see wire.h */
     uint64_t timeout_ns;
 };
+#define PROTO_EVENT_FDS_MAX 2
 #define PROTO_ORDER_FDS_MAX 3
 
 /* Whether a packet of length bytes, received into the frame, is such a frame with

@@ -95,6 +95,18 @@ static int open_cell(const struct supervisor *supervisor, const struct sandbox_c
     return 0;
 }
 
+/* For execs that come. One that cannot be asked for is missed by the engine. */
+static void ask_for_pipes(const struct sandbox_cell *cell)
+{
+    struct cell_session *session = cell->session;
+
+    while (session->pipes_id < session->exec_id + WIRE_PIPES_AHEAD) {
+        const struct wire_attend order = {.type = WIRE_ATTEND_PIPES,
+                                          .exec_id = ++session->pipes_id};
+        IGNORE_RESULT(fd_send(cell->attendant_fd, &order, sizeof(order), NULL, 0) < 0);
+    }
+}
+
 int session_open(struct supervisor *supervisor, struct sandbox_cell *cell, struct hutch_error *err)
 {
     struct cell_session *session = session_new(cell);
@@ -114,6 +126,7 @@ int session_open(struct supervisor *supervisor, struct sandbox_cell *cell, struc
         return err_errno(err, HUTCH_ERR_HELPER, errno, "ask hutch-init for its word");
     }
     cell->session = session;
+    ask_for_pipes(cell);
     return 0;
 }
 
@@ -324,25 +337,50 @@ void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell
     clear(supervisor, cell, clock_now_ns());
 }
 
-void session_take_word(struct supervisor *supervisor, struct sandbox_cell *cell)
+static void take_orphan(struct supervisor *supervisor, struct sandbox_cell *cell,
+                        const struct wire_word *word)
 {
     struct cell_session *session = cell->session;
-    struct wire_orphan word;
 
-    ssize_t length = recv(cell->attendant_fd, &word, sizeof(word), MSG_DONTWAIT);
-    if (length < 0 && (errno == EAGAIN || errno == EINTR))
+    if (session->promoted == 0 || word->pid != session->promoted)
         return;
-    if (length != (ssize_t)sizeof(word)) {
-        supervisor_unwatch(supervisor,
-                           cell->attendant_fd); /* hutch-init is dead: its pidfd says so */
-        return;
-    }
-    if (session->promoted == 0 || word.pid != session->promoted)
-        return;
-    session->status = word.status;
+    session->status = word->status;
     session->has_status = true;
     if (session->phase == SESSION_DYING)
         session_take_death(supervisor, cell);
+}
+
+/* An engine that reads nothing gets no more, as of cell_tell. */
+static void pass_pipes(const struct sandbox_cell *cell, uint32_t exec_id, const int *fds,
+                       size_t count)
+{
+    const struct proto_event event = {.type = PROTO_PIPES, .exec_id = exec_id};
+
+    if (cell->event_fd >= 0 && (fd_wait(cell->event_fd, POLLOUT, 0) <= 0 ||
+                                fd_send(cell->event_fd, &event, sizeof(event), fds, count) < 0))
+        shutdown(cell->event_fd, SHUT_RDWR);
+}
+
+void session_take_word(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    int fds[PROTO_EVENT_FDS_MAX];
+    size_t count = PROTO_EVENT_FDS_MAX;
+    struct wire_word word;
+
+    if (fd_wait(cell->attendant_fd, POLLIN, 0) <= 0)
+        return;
+    ssize_t length = fd_receive(cell->attendant_fd, &word, sizeof(word), fds, &count);
+    if (length != (ssize_t)sizeof(word)) {
+        supervisor_unwatch(supervisor,
+                           cell->attendant_fd); /* hutch-init is dead: its pidfd says so */
+        count = length < 0 ? 0 : count;
+    } else if (word.type == WIRE_WORD_PIPES && word.exec_id > 0) {
+        pass_pipes(cell, word.exec_id, fds, count == PROTO_EVENT_FDS_MAX ? count : 0);
+    } else if (word.type == WIRE_WORD_ORPHAN) {
+        take_orphan(supervisor, cell, &word);
+    }
+    for (size_t i = 0; i < count; i++)
+        close(fds[i]);
 }
 
 void session_take_death(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -441,10 +479,14 @@ static bool runs_exec(const struct cell_session *session)
     return session->phase == SESSION_EXEC || session->phase == SESSION_INTERRUPTED;
 }
 
-static bool begin(struct sandbox_cell *cell, uint64_t timeout_ns)
+static bool begin(struct sandbox_cell *cell, uint32_t exec_id, uint64_t timeout_ns)
 {
     struct cell_session *session = cell->session;
 
+    if (exec_id != session->exec_id + 1)
+        return false;
+    session->exec_id = exec_id;
+    ask_for_pipes(cell);
     /* An interpreter that is dead, maybe by this exec already, will be told of. */
     if (session->phase != SESSION_IDLE)
         return session->phase == SESSION_DYING || session->phase == SESSION_CLEARING ||
@@ -503,7 +545,7 @@ bool session_take_order(struct supervisor *supervisor, struct sandbox_cell *cell
         makes_sense = take_copies(supervisor, cell, &fds[0]);
         break;
     case PROTO_BEGIN:
-        makes_sense = begin(cell, order->timeout_ns);
+        makes_sense = begin(cell, order->exec_id, order->timeout_ns);
         break;
     case PROTO_DONE:
         makes_sense = done(cell);

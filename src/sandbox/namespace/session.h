@@ -33,6 +33,9 @@
  * between the answer to an exec and the next copy leaves an older one, which the engine does
  * not take for the state after that exec.
  *
+ * Each exec has pipes of its own (wire.h), which hutch-init is asked for long before, while
+ * an earlier exec runs and the engine only waits. They go on to the engine as they come.
+ *
  * The interpreter is the supervisor's child. A copy is not: its status is told by
  * hutch-init, which it is left to.
  */
@@ -74,6 +77,8 @@ struct cell_session {
     int proc_fd;                /* the cell's proc */
     int ns_fds[PLAN_NS_COUNT];
     uint64_t pid_ns;           /* inode of the cell's pid namespace */
+    uint32_t exec_id;          /* of the last exec */
+    uint32_t pipes_id;         /* the last exec that hutch-init was asked to make pipes for */
     uint64_t limit_ns;         /* of the phase; NO_DEADLINE */
     uint64_t again_ns;         /* when SIGINT may, or shall, be sent again; NO_DEADLINE */
     uint64_t again_end_ns;     /* until when it shall */
@@ -103,7 +108,7 @@ void session_take_copies(struct supervisor *supervisor, struct sandbox_cell *cel
 void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell *cell,
                               const struct proto_event *event);
 
-/* A word of hutch-init. */
+/* What hutch-init has said: of one that died, or with pipes for an exec. */
 void session_take_word(struct supervisor *supervisor, struct sandbox_cell *cell);
 
 /* An interpreter that was a copy has died. */
