@@ -66,8 +66,6 @@ static void check_event(struct proto_event *event, size_t length)
         assert(event->error.code < 0);
         assert(strcmp(hutch_error_name(event->error.code), "unknown") != 0);
         return;
-    case PROTO_TIME_UP:
-        return;
     case PROTO_RESTED:
         assert(event->signalled <= 1);
         return;
