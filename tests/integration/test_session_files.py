@@ -210,6 +210,19 @@ def test_calls_are_answered_at_once_while_an_exec_runs(session):
     session.end_of_wait()
 
 
+def test_a_busy_cell_lists_its_files():
+    with Session("--memory", "128") as session:
+        session.put("a", b"data")
+        session.send({"code": "import threading\nhold = bytearray(80 << 20)\ndef burn():\n"
+                              "  while not gone.is_set(): pass\ngone = threading.Event()\n"
+                              "for _ in range(4): threading.Thread(target=burn, daemon=True).start()\n"
+                              "print('busy', flush=True)"})
+        assert session.answer()["stdout"] == "busy\n"
+        begin = time.monotonic()
+        assert "a" in session.list() and time.monotonic() - begin < 1
+        assert session.ok("gone.set()")["exit_code"] == 0
+
+
 def test_sizes_around_a_piece(session):
     for size in (0, 1, PIECE - 1, PIECE, PIECE + 1, 4 * MIB):
         data = os.urandom(size)
