@@ -174,7 +174,7 @@ struct hutch_engine_options {
                                default false */
     uint32_t max_cells;     /* runs and sessions at once; 1 to 1024. Default, and the most whatever
                                is said here: what the supervisor holds beside parked cells, and a
-                               twelfth     of the descriptors that this process may open (ulimit -n);
+                               twelfth of the descriptors that this process may open (ulimit -n);
                                hutch_doctor shows it */
     uint32_t queue_size;    /* runs that wait for their turn; 1 to 10000, default 1000; at most a
                                quarter of those descriptors */
@@ -492,7 +492,8 @@ typedef struct hutch_result {
     bool files_truncated;       /* there are more, or one that return_files names has not come: the
                                    data would exceed 4 MiB together, or cannot be read */
     struct hutch_rich *results; /* in the order of display; the result's, freed with it */
-    size_t result_count;        /* at most 64, of together at most 8 MiB and 4 MiB each */
+    size_t result_count;        /* at most 64, of together at most 8 MiB and 4 MiB each, before
+                                   bytes that are no UTF-8 become U+FFFD */
     uint32_t results_dropped;   /* rich outputs that were too many, too large or malformed; at
                                    least so many */
 } hutch_result;
@@ -595,8 +596,9 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_exec(hutch_session *session,
  *
  * A path is relative to the home directory, or below it from the root, as that of a struct
  * hutch_file_in. No symbolic link is followed. What is put appears under its name, in place
- * of what was there, when all of it has come; after an error nothing has changed, but where
- * the error says maybe_ran: then the last of it was on its way when the answer was lost.
+ * of what was there, when all of it has come. After an error nothing has changed but that
+ * directories on its path may be there, except where the error says maybe_ran: then the last
+ * of it was on its way when the answer was lost.
  *
  * Memory does not grow with the size of a file: it goes by pieces of at most 64 KiB.
  *

@@ -142,8 +142,9 @@ struct backend_ops {
      * as long as the cell is there. */
     void (*session_interrupt)(struct cell *cell);
 
-    /* The session is not idle: a call for files. From any thread, as is session_interrupt. */
-    void (*session_used)(struct cell *cell);
+    /* The session is not idle, for hold_ns from now at least. From any thread, as is
+     * session_interrupt. */
+    void (*session_used)(struct cell *cell, uint64_t hold_ns);
 
     /* After CELL_EXITED: the copy goes on, or a new interpreter. CELL_STARTED follows. */
     int (*session_resume)(struct cell *cell, struct hutch_error *err);

@@ -93,6 +93,14 @@ void result_take_rich(struct hutch_result *result, struct rich_list *list)
     *list = (struct rich_list){0};
 }
 
+void process_list_done(struct process_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->items[i].command);
+    free(list->items);
+    *list = (struct process_list){0};
+}
+
 void result_take_background(struct hutch_result *result, struct process_list *list)
 {
     result->background = list->items;
@@ -122,9 +130,8 @@ void hutch_result_free(hutch_result *result)
     free(result->error_message);
     free(result->value.data);
     free(result->late_text.data);
-    for (size_t i = 0; i < result->background_count; i++)
-        free(result->background[i].command);
-    free(result->background);
+    struct process_list background = {result->background, result->background_count};
+    process_list_done(&background);
     result_free_files(result);
     for (size_t i = 0; i < result->result_count; i++)
         free(result->results[i].data);

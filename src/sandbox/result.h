@@ -35,6 +35,8 @@ MUST_CHECK int result_add_file(struct hutch_result *result, const char *path, ui
 /* By path, byte by byte. */
 void result_sort_files(struct hutch_result *result);
 
+void process_list_done(struct process_list *list);
+
 /* Moves processes into a result that has none; the list is empty afterwards. */
 void result_take_background(struct hutch_result *result, struct process_list *list);
 

@@ -24,7 +24,10 @@
 #include <time.h>
 
 #define START_NS (900 * NS_PER_SECOND)
-#define LOSS_NS (2 * NS_PER_SECOND)    /* for the word of what became of a cell */
+#define PREPARE_NS                                                                                 \
+    (120 * NS_PER_SECOND)           /* what an exec waits for at most, but for a turn and files */
+#define LOSS_NS (2 * NS_PER_SECOND) /* for the word of what became of a cell */
+#define TURN_BIT(turn) (UINT64_C(1) << ((turn) % 64)) /* LIMIT_SESSION_QUEUE wait at most */
 #define TURN_SLICE_NS (20 * NS_PER_MS) /* between two looks at the token of who waits */
 
 /* ---- the state of a session --------------------------------------------- */
@@ -48,12 +51,26 @@ int session_end(struct hutch_session *session, const struct hutch_error *err)
     return err->code;
 }
 
-void session_touch(struct hutch_session *session)
+static uint64_t idle_ns(const struct hutch_session *session)
 {
-    session->ops->session_used(session->cell);
+    return (uint64_t)(session->idle_seconds * (double)NS_PER_SECOND);
+}
+
+void session_touch(struct hutch_session *session, uint64_t hold_ns)
+{
+    session->ops->session_used(session->cell, hold_ns);
     pthread_mutex_lock(&session->lock);
     session->idle_from_ns = clock_now_ns();
     pthread_mutex_unlock(&session->lock);
+}
+
+void session_hold(struct hutch_session *session, uint64_t hold_ns)
+{
+    pthread_mutex_lock(&session->lock);
+    uint64_t end_ns = session->idle_from_ns + idle_ns(session);
+    pthread_mutex_unlock(&session->lock);
+    if (end_ns <= clock_after_ns(hold_ns))
+        session_touch(session, hold_ns);
 }
 
 void session_note_change(struct hutch_session *session)
@@ -72,6 +89,17 @@ static void add_ns(struct timespec *time, uint64_t ns)
     time->tv_nsec = (long)(ns % NS_PER_SECOND);
 }
 
+/* The next one's turn, of those who have not left. Called with the lock. */
+static void pass_turn(struct hutch_session *session)
+{
+    session->turn++;
+    while (session->turn < session->next_turn && (session->left & TURN_BIT(session->turn))) {
+        session->left &= ~TURN_BIT(session->turn);
+        session->turn++;
+    }
+    pthread_cond_broadcast(&session->turn_ended);
+}
+
 /* First come, first served. Called with the lock. */
 static int wait_for_turn(struct hutch_session *session, int token, struct hutch_error *err)
 {
@@ -86,13 +114,9 @@ static int wait_for_turn(struct hutch_session *session, int token, struct hutch_
         clock_gettime(CLOCK_MONOTONIC, &until);
         add_ns(&until, TURN_SLICE_NS);
         pthread_cond_timedwait(&session->turn_ended, &session->lock, &until);
-        if (token < 0 || fd_wait(token, POLLIN, 0) == 0)
+        if (session->turn == mine || token < 0 || fd_wait(token, POLLIN, 0) == 0)
             continue;
-        /* Those behind keep their places: the turn comes, and is passed on. */
-        while (session->turn != mine)
-            pthread_cond_wait(&session->turn_ended, &session->lock);
-        session->turn++;
-        pthread_cond_broadcast(&session->turn_ended);
+        session->left |= TURN_BIT(mine);
         return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller before the start");
     }
     session->executing = true;
@@ -104,14 +128,12 @@ static void end_turn(struct hutch_session *session)
     pthread_mutex_lock(&session->lock);
     session->executing = false;
     session->idle_from_ns = clock_now_ns();
-    session->turn++;
-    pthread_cond_broadcast(&session->turn_ended);
+    pass_turn(session);
     pthread_mutex_unlock(&session->lock);
 }
 
 static int take_turn(struct hutch_session *session, int token, struct hutch_error *err)
 {
-
     if (session_is_over(session, err) < 0)
         return err->code;
     pthread_mutex_lock(&session->lock);
@@ -175,6 +197,17 @@ static int check_exec(const struct hutch_session *session, const struct hutch_re
     return 0;
 }
 
+/* An exec that has been called for is no idleness, however long its begin takes. */
+static uint64_t time_to_begin_ns(const struct hutch_session *session,
+                                 const struct hutch_request *request,
+                                 const struct hutch_run_options *options)
+{
+    double queue_seconds = session->engine->scheduler.queue_timeout_seconds;
+
+    return PREPARE_NS + (uint64_t)(queue_seconds * (double)NS_PER_SECOND) +
+           (run_files_place_any(request, options) ? START_NS : 0);
+}
+
 int hutch_session_exec(hutch_session *session, const struct hutch_request *request,
                        const struct hutch_run_options *run_options, hutch_result **ret_result,
                        struct hutch_error *err)
@@ -189,12 +222,15 @@ int hutch_session_exec(hutch_session *session, const struct hutch_request *reque
         take_turn(session, cancel_fd(options.cancel), err) < 0)
         return err->code;
     request_load(request, &known);
+    session_hold(session, time_to_begin_ns(session, &known, &options));
     int code = scheduler_resume(&session->engine->scheduler, &session->ticket,
                                 cancel_fd(options.cancel), err);
     if (code == 0) {
         code = session_exec(session, &known, &options, called_ns, ret_result, err);
         scheduler_pause(&session->engine->scheduler, &session->ticket);
     }
+    if (code < 0) /* without a begin or an end of an exec, from which idle time counts */
+        session_touch(session, 0);
     end_turn(session);
     return code;
 }

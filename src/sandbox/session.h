@@ -27,6 +27,7 @@ struct hutch_session {
     pthread_mutex_t lock;
     pthread_cond_t turn_ended;
     uint64_t next_turn, turn; /* given to who comes; whose it is */
+    uint64_t left;            /* bit n % 64: who had turn n does not wait any more */
     uint64_t idle_from_ns, end_ns;
     bool executing;
     struct hutch_error end;         /* code != 0: it is over */
@@ -50,8 +51,11 @@ int session_end(struct hutch_session *session, const struct hutch_error *err);
 /* Why it is over; 0 when it is not. */
 int session_is_over(struct hutch_session *session, struct hutch_error *err);
 
-/* Something was asked of it: it is not idle. */
-void session_touch(struct hutch_session *session);
+/* Something was asked of it: it is not idle, for hold_ns from now at least. */
+void session_touch(struct hutch_session *session, uint64_t hold_ns);
+
+/* The same where its idle time could end before that. */
+void session_hold(struct hutch_session *session, uint64_t hold_ns);
 
 /* The connection to hutch-init has ended: waits, for a moment, for the word of what became of
  * the session. Returns whether it is over, with the reason in *err. */

@@ -59,6 +59,14 @@ static uint64_t process_time_ns(pid_t pid)
     return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
+/* Since a look at the same clock; a process that is gone has none. */
+static uint64_t time_since_ns(pid_t pid, uint64_t before_ns)
+{
+    uint64_t now_ns = process_time_ns(pid);
+
+    return now_ns > before_ns ? now_ns - before_ns : 0;
+}
+
 /* ---- events -------------------------------------------------------------- */
 
 static int next_event(struct hutch_session *session, uint64_t deadline_ns, int cancel,
@@ -138,8 +146,10 @@ static int await_start(struct hutch_session *session, bool resumed, struct hutch
         if (is_text(&event) && take_late(session, &event, err) < 0)
             return err->code;
         if (event.type == CELL_STARTED) {
-            session->pid = event.pid;
+            pthread_mutex_lock(&session->lock);
             session->layers = event.layers;
+            pthread_mutex_unlock(&session->lock);
+            session->pid = event.pid;
             started = true;
         } else if (event.type == CELL_REPORT && event.report.type == WIRE_READY) {
             ready = true;
@@ -174,6 +184,7 @@ static int go_on(struct hutch_session *session, const struct cell_exit *exit,
     struct hutch_error late;
 
     session->done_id = 0; /* what comes next is told by itself */
+    session->told_cpu_ns = 0;
     if (has_copy && ops->session_resume(session->cell, err) == 0) {
         int started = await_start(session, true, &late);
         if (started == 0) {
@@ -220,7 +231,7 @@ int session_take_between(struct hutch_session *session, uint64_t deadline_ns,
 static int prepare(struct hutch_session *session, struct hutch_error *err)
 {
     uint64_t deadline_ns = clock_after_ns(GRACE_NS);
-    uint64_t begin = session->late.total;
+    size_t received = 0;
     struct cell_event event = {.type = CELL_PIPES};
 
     for (;;) {
@@ -230,10 +241,10 @@ static int prepare(struct hutch_session *session, struct hutch_error *err)
         if (next_event(session, waits ? deadline_ns : 0, -1, &event, err) < 0 ||
             take_between(session, &event, err) < 0)
             return err->code;
-        if (is_ready &&
-            (event.type == CELL_QUIET || session->late.total - begin >= LIMIT_PIPE_BYTES))
+        received += is_text(&event) ? event.length : 0;
+        if (is_ready && (event.type == CELL_QUIET || received >= LIMIT_PIPE_BYTES))
             return 0;
-        if (waits && event.type == CELL_QUIET)
+        if (clock_now_ns() >= deadline_ns)
             return err_set(err, HUTCH_ERR_HELPER,
                            session->owes_rest
                                ? "hutch-supervisor does not let go of the exec before"
@@ -406,6 +417,7 @@ static int drain(struct exec *exec, struct hutch_error *err)
     int dead = 0;
 
     exec->drained_bytes = 0;
+    exec->stopped = true; /* no kill for what it has printed: it could hit the next one */
     while (!is_quiet && exec->drained_bytes < LIMIT_PIPE_BYTES) {
         int code = take_event(exec, 0, -1, &is_quiet, err);
         if (code < 0)
@@ -487,6 +499,8 @@ static int collect_files(struct exec *exec, struct hutch_result *result, struct 
 
     if (exec->cancelled)
         return 0;
+    if (exec->request.return_file_count > 0 || exec->options->download_count > 0)
+        session_hold(exec->session, START_NS);
     int code = run_files_collect(&exec->files, &exit, result, err);
     if (result->file_count > 0 || result->files_truncated)
         session_note_change(exec->session);
@@ -502,6 +516,8 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
         return session_end(session, err);
     if (place_files(exec, err) < 0)
         return err->code;
+    if (run_files_place_any(&exec->request, exec->options) && prepare(session, err) < 0)
+        return session_end(session, err); /* it took its time */
     uint64_t cpu_ns = process_time_ns(session->pid);
     exec->begin_ns = clock_now_ns();
     if (session->ops->session_begin(session->cell, ++session->exec_id, limit_ns, err) < 0)
@@ -517,7 +533,7 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
             dead = err->code;
     }
     if (by_report)
-        exec->exit.cpu_ns = process_time_ns(session->pid) - cpu_ns;
+        exec->exit.cpu_ns = time_since_ns(session->pid, cpu_ns);
     else if (dead > 0) /* what the supervisor tells is of all execs of the interpreter */
         exec->exit.cpu_ns -= session->told_cpu_ns < exec->exit.cpu_ns ? session->told_cpu_ns : 0;
     session->told_cpu_ns = by_report ? session->told_cpu_ns + exec->exit.cpu_ns : 0;
@@ -632,6 +648,7 @@ static void exec_done(struct exec *exec)
     capture_done(&exec->out);
     capture_done(&exec->err);
     reports_done(&exec->reports);
+    process_list_done(&exec->background);
     buf_done(&exec->env);
     buf_done(&exec->gate);
     buf_done(&exec->code);

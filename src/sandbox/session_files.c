@@ -160,7 +160,7 @@ static void touch(struct errand *errand)
     if (now_ns - errand->touched_ns < often_ns)
         return;
     errand->touched_ns = now_ns;
-    session_touch(errand->session);
+    session_touch(errand->session, 0);
 }
 
 static int read_piece(void *user, char *data, size_t length, struct hutch_error *err)
@@ -204,7 +204,7 @@ static int make_call(struct errand *errand, struct hutch_error *err)
     struct file_call *call = &errand->call;
 
     errand->touched_ns = clock_now_ns();
-    session_touch(session);
+    session_touch(session, 0);
     int code = session->ops->cell_file(session->cell, CELL_CALLER_FILES, call, errand->deadline_ns,
                                        cancel_fd(errand->options.cancel), err);
     if (call->type == WIRE_FILE_PUT && call->is_sent)
@@ -212,7 +212,7 @@ static int make_call(struct errand *errand, struct hutch_error *err)
     if (code < 0)
         explain(errand, err);
     else
-        session_touch(session);
+        session_touch(session, 0);
     return code < 0 ? err->code : 0;
 }
 

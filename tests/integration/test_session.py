@@ -344,8 +344,13 @@ def in_cell(pid):
 
 
 def test_an_idle_session_uses_no_processor():
-    with Session() as session:
+    """And one whose interpreter dies while it is idle waits for its next exec."""
+    with Session() as session, Session() as hurt:
         session.exec("x = 1")
+        hurt.exec("x = 2")
+        victim = hurt.cell()[1]
+        assert until(lambda: len(in_cell(victim)) == 3)
+        os.kill(victim, signal.SIGKILL)
         init, interpreter = session.cell()
         # The copy is made after the reply, and then the one before it ends.
         assert until(lambda: len(in_cell(interpreter)) == 3)
@@ -356,6 +361,8 @@ def test_an_idle_session_uses_no_processor():
         time.sleep(20)
         assert processor_ticks(pids) - before <= 1
         assert session.exec("x")["value"] == "1"
+        result = hurt.exec("x")
+        assert (result["value"], result["restored"], result["state_lost"]) == ("2", True, False)
 
 
 # ---- death ----

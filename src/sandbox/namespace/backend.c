@@ -417,23 +417,23 @@ static bool is_current(const struct cell *cell, const struct report *report)
 static int take_report(struct cell *cell, struct cell_event *ret_event)
 {
     struct report report;
-    size_t have = cell->report.length - cell->report_taken;
 
-    if (have == 0)
-        return 0;
-    switch (report_read(cell->report.data + cell->report_taken, have, &report)) {
-    case REPORT_MORE:
-        break;
-    case REPORT_BROKEN:
-        fd_close(&cell->channel_fd);
-        cell->report_taken = cell->report.length;
-        break;
-    case REPORT_WHOLE:
-        cell->report_taken += REPORT_BYTES(&report);
-        if (!is_current(cell, &report))
-            return take_report(cell, ret_event);
-        *ret_event = (struct cell_event){.type = CELL_REPORT, .report = report};
-        return 1;
+    while (cell->report_taken < cell->report.length) {
+        const char *next = cell->report.data + cell->report_taken;
+        switch (report_read(next, cell->report.length - cell->report_taken, &report)) {
+        case REPORT_MORE:
+            return 0;
+        case REPORT_BROKEN:
+            fd_close(&cell->channel_fd);
+            cell->report_taken = cell->report.length;
+            return 0;
+        case REPORT_WHOLE:
+            cell->report_taken += REPORT_BYTES(&report);
+            if (!is_current(cell, &report))
+                break;
+            *ret_event = (struct cell_event){.type = CELL_REPORT, .report = report};
+            return 1;
+        }
     }
     return 0;
 }
@@ -525,7 +525,11 @@ static int receive_event(struct cell *cell, struct proto_event *ret_event, struc
     size_t fd_count = PROTO_EVENT_FDS_MAX;
     ssize_t count = fd_receive(cell->event_fd, ret_event, sizeof(*ret_event), fds, &fd_count);
 
-    if (count < 0 && errno != ECONNRESET && errno != EMSGSIZE)
+    if (count < 0 && errno == EMSGSIZE)
+        return err_set(err, HUTCH_ERR_SYSTEM,
+                       "this process may have no more descriptors (ulimit -n): those of the "
+                       "session's pipes are lost");
+    if (count < 0 && errno != ECONNRESET)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read from hutch-supervisor");
     if (count <= 0) {
         if (!cell->session)
@@ -836,12 +840,12 @@ static int namespace_session_done(struct cell *cell, struct hutch_error *err)
 static void namespace_session_interrupt(struct cell *cell)
 {
     const struct proto_order order = {.type = PROTO_INTERRUPT};
-    IGNORE_RESULT(send(cell->event_fd, &order, sizeof(order), MSG_NOSIGNAL) < 0);
+    IGNORE_RESULT(send(cell->event_fd, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
 }
 
-static void namespace_session_used(struct cell *cell)
+static void namespace_session_used(struct cell *cell, uint64_t hold_ns)
 {
-    const struct proto_order order = {.type = PROTO_USED};
+    const struct proto_order order = {.type = PROTO_USED, .timeout_ns = hold_ns};
     IGNORE_RESULT(send(cell->event_fd, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
 }
 

@@ -166,7 +166,7 @@ enum proto_order_type {
     PROTO_BEGIN,     /* an exec begins, its time is timeout_ns */
     PROTO_DONE,      /* it has ended; RESTED follows */
     PROTO_INTERRUPT, /* interrupt it, if one runs */
-    PROTO_USED,      /* the session is not idle: a call for files */
+    PROTO_USED,      /* the session is not idle, for timeout_ns at least */
     PROTO_RESUME,    /* after EXITED: the copy goes on, with this channel */
     PROTO_RELAUNCH,  /* after EXITED: a new interpreter, with stdout, stderr and channel; STARTED
                         or LOST follows */

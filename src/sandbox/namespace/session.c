@@ -28,12 +28,13 @@
 #define AGAIN_NS (250 * NS_PER_MS)     /* between two interrupts */
 #define LOOK_AGAIN_NS (20 * NS_PER_MS) /* whether it would kill */
 #define CLEAR_NS (5 * NS_PER_SECOND)   /* for the rest of the cell to die */
-#define CLEAR_AGAIN_NS (2 * NS_PER_MS) /* another look at it */
-#define DECIDE_NS (10 * NS_PER_SECOND) /* for the engine to say how to go on */
+#define CLEAR_PAUSE_MIN_NS NS_PER_MS   /* between two looks at it, twice as long each time */
+#define CLEAR_PAUSE_MAX_NS (32 * NS_PER_MS)
 #define WORD_NS NS_PER_SECOND          /* for hutch-init's word */
 #define LAUNCH_NS (30 * NS_PER_SECOND) /* for a new interpreter, which a busy host may delay */
 
-#define COPIES_AT_ONCE 64 /* packets: no honest interpreter sends more between two looks */
+#define COPIES_MAX                                                                                 \
+    64 /* packets of one exec: more are of no interest, since nobody honest sends them */
 
 #define COPY_NONE ((struct session_copy){.pidfd = -1, .wake_fd = -1})
 
@@ -168,10 +169,11 @@ static bool know_copy(const struct cell_session *session, int wake_fd,
     return true;
 }
 
-/* Whether there was one more packet on the copies' socket. */
-static bool take_copy(struct supervisor *supervisor, struct sandbox_cell *cell)
+/* Whether there was one more packet on the copies' socket; its descriptor, or -1, is in *wake_fd.
+ */
+static bool next_copy(struct supervisor *supervisor, struct cell_session *session,
+                      uint32_t *ret_exec_id, int *wake_fd)
 {
-    struct cell_session *session = cell->session;
     struct wire_copy message;
     int fd = -1;
     size_t count = 1;
@@ -183,20 +185,34 @@ static bool take_copy(struct supervisor *supervisor, struct sandbox_cell *cell)
         supervisor_close(supervisor, &session->copies_fd);
         return false;
     }
-    drop_copy(session); /* whatever comes, the last one is of an earlier state */
-    if (count == 1 && length == (ssize_t)sizeof(message) && know_copy(session, fd, &session->copy))
-        session->copy.exec_id = message.exec_id;
-    else
+    fd_close(wake_fd);
+    if (count == 1 && length == (ssize_t)sizeof(message)) {
+        *wake_fd = fd;
+        *ret_exec_id = message.exec_id;
+    } else {
         fd_close(&fd);
+    }
     return true;
 }
 
 void session_take_copies(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    for (int i = 0; i < COPIES_AT_ONCE && cell->session->copies_fd >= 0; i++) {
-        if (!take_copy(supervisor, cell))
-            return;
-    }
+    struct cell_session *session = cell->session;
+    uint32_t exec_id = 0, seen = session->copies_seen;
+    int fd = -1;
+
+    while (session->copies_fd >= 0 && session->copies_seen < COPIES_MAX &&
+           next_copy(supervisor, session, &exec_id, &fd))
+        session->copies_seen++;
+    if (session->copies_seen == seen)
+        return;
+    drop_copy(session); /* whatever comes, the last one is of an earlier state */
+    if (fd >= 0 && know_copy(session, fd, &session->copy))
+        session->copy.exec_id = exec_id;
+    else
+        fd_close(&fd);
+    if (session->copies_seen == COPIES_MAX)
+        supervisor_close(supervisor, &session->copies_fd);
 }
 
 /* ---- the end of an interpreter ------------------------------------------ */
@@ -306,7 +322,12 @@ static void clear(struct supervisor *supervisor, struct sandbox_cell *cell, uint
 {
     struct cell_session *session = cell->session;
 
+    if (now_ns < session->look_ns)
+        return;
     if (kill_others(session) > 0) {
+        session->pause_ns =
+            session->pause_ns < CLEAR_PAUSE_MAX_NS ? session->pause_ns * 2 : CLEAR_PAUSE_MAX_NS;
+        session->look_ns = clock_after_ns(session->pause_ns);
         if (now_ns >= session->limit_ns)
             give_up(supervisor, cell, HUTCH_ERR_HELPER,
                     "the session's processes did not die within five seconds");
@@ -318,7 +339,8 @@ static void clear(struct supervisor *supervisor, struct sandbox_cell *cell, uint
     session->exited.has_copy = session->copy.pidfd >= 0;
     session->exited.copy_of = session->copy.exec_id;
     session->phase = SESSION_STOPPED;
-    session->limit_ns = clock_after_ns(DECIDE_NS);
+    /* Between two execs nobody may look at the session before the next one. */
+    session->limit_ns = clock_after_ns(cell->start.idle_ns);
     cell_tell(cell, &session->exited);
     tell_rested(cell);
 }
@@ -331,6 +353,8 @@ void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell
     session->exited = *event;
     session->phase = SESSION_CLEARING;
     session->limit_ns = clock_after_ns(CLEAR_NS);
+    session->look_ns = 0;
+    session->pause_ns = CLEAR_PAUSE_MIN_NS;
     session->promoted = 0;
     cell->end = PROTO_END_EXIT;
     session_take_copies(supervisor, cell); /* the last one is the copy that stays */
@@ -402,8 +426,11 @@ void session_subtract_usage(struct cell_session *session, struct cgroup_usage *u
     struct cgroup_usage all = *usage;
 
     usage->cpu_ns -= session->before.cpu_ns < all.cpu_ns ? session->before.cpu_ns : 0;
-    usage->oom_kills -= session->before.oom_kills;
-    usage->pids_max_hits -= session->before.pids_max_hits;
+    usage->oom_kills -=
+        session->before.oom_kills < all.oom_kills ? session->before.oom_kills : all.oom_kills;
+    usage->pids_max_hits -= session->before.pids_max_hits < all.pids_max_hits
+                                ? session->before.pids_max_hits
+                                : all.pids_max_hits;
     session->before = all;
 }
 
@@ -474,6 +501,11 @@ void session_conclude_launch(struct supervisor *supervisor, struct sandbox_cell 
 
 /* ---- orders ------------------------------------------------------------- */
 
+static bool is_idle(const struct cell_session *session)
+{
+    return session->phase == SESSION_IDLE || session->phase == SESSION_STOPPED;
+}
+
 static bool runs_exec(const struct cell_session *session)
 {
     return session->phase == SESSION_EXEC || session->phase == SESSION_INTERRUPTED;
@@ -494,7 +526,7 @@ static bool begin(struct sandbox_cell *cell, uint32_t exec_id, uint64_t timeout_
     session->phase = SESSION_EXEC;
     session->again_ns = NO_DEADLINE;
     session->signalled = false;
-    cell->end = PROTO_END_EXIT;
+    session->copies_seen = 0;
     session->limit_ns = clock_after_ns(timeout_ns);
     return true;
 }
@@ -513,6 +545,17 @@ static bool done(struct sandbox_cell *cell)
     return true;
 }
 
+/* For so long at least it is not idle. */
+static void use(struct sandbox_cell *cell, uint64_t hold_ns)
+{
+    struct cell_session *session = cell->session;
+    uint64_t until_ns =
+        clock_after_ns(hold_ns > cell->start.idle_ns ? hold_ns : cell->start.idle_ns);
+
+    if (is_idle(session) && until_ns > session->limit_ns)
+        session->limit_ns = until_ns;
+}
+
 static bool take_copies(struct supervisor *supervisor, struct sandbox_cell *cell, int *fd)
 {
     struct cell_session *session = cell->session;
@@ -521,6 +564,7 @@ static bool take_copies(struct supervisor *supervisor, struct sandbox_cell *cell
     drop_copy(session);
     supervisor_close(supervisor, &session->copies_fd);
     session->copies_fd = TAKE_FD(*fd);
+    session->copies_seen = 0;
     return fcntl(session->copies_fd, F_SETFL, O_NONBLOCK) == 0 &&
            supervisor_watch(supervisor, session->copies_fd, WATCH_CELL_COPIES, cell->index,
                             &ignored) == 0;
@@ -556,8 +600,7 @@ bool session_take_order(struct supervisor *supervisor, struct sandbox_cell *cell
         makes_sense = true;
         break;
     case PROTO_USED:
-        if (cell->session->phase == SESSION_IDLE)
-            cell->session->limit_ns = clock_after_ns(cell->start.idle_ns);
+        use(cell, order->timeout_ns);
         makes_sense = true;
         break;
     case PROTO_RESUME:
@@ -593,7 +636,7 @@ static bool expire(struct supervisor *supervisor, struct sandbox_cell *cell, uin
     const struct cell_session *session = cell->session;
     char why[96];
 
-    if (session->phase == SESSION_IDLE && now_ns >= session->limit_ns)
+    if (is_idle(session) && now_ns >= session->limit_ns)
         snprintf(why, sizeof(why), "the session was idle for %s s and is closed",
                  number_text((double)(cell->start.idle_ns / NS_PER_MS) / 1000).text);
     else if (now_ns >= session->end_ns)
@@ -634,6 +677,6 @@ uint64_t session_next_tick(const struct sandbox_cell *cell)
     uint64_t next_ns = clock_sooner_ns(session->limit_ns, session->end_ns);
 
     if (session->phase == SESSION_CLEARING)
-        return clock_sooner_ns(next_ns, clock_after_ns(CLEAR_AGAIN_NS));
+        return clock_sooner_ns(next_ns, session->look_ns);
     return runs_exec(session) ? clock_sooner_ns(next_ns, session->again_ns) : next_ns;
 }

@@ -76,10 +76,13 @@ struct cell_session {
     struct cgroup_usage before; /* what earlier interpreters met */
     int proc_fd;                /* the cell's proc */
     int ns_fds[PLAN_NS_COUNT];
-    uint64_t pid_ns;           /* inode of the cell's pid namespace */
-    uint32_t exec_id;          /* of the last exec */
-    uint32_t pipes_id;         /* the last exec that hutch-init was asked to make pipes for */
-    uint64_t limit_ns;         /* of the phase; NO_DEADLINE */
+    uint64_t pid_ns;   /* inode of the cell's pid namespace */
+    uint32_t exec_id;  /* of the last exec */
+    uint32_t pipes_id; /* the last exec that hutch-init was asked to make pipes for */
+    uint64_t limit_ns; /* of the phase; NO_DEADLINE */
+    uint64_t look_ns;  /* CLEARING: when to look again, and how long after the look before */
+    uint64_t pause_ns;
+    uint32_t copies_seen;      /* packets since the exec began */
     uint64_t again_ns;         /* when SIGINT may, or shall, be sent again; NO_DEADLINE */
     uint64_t again_end_ns;     /* until when it shall */
     bool spared;               /* it was not sent yet, because it would kill */
