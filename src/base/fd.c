@@ -63,7 +63,8 @@ union control {
     struct cmsghdr align;
 };
 
-int fd_send(int socket, const void *data, size_t length, const int *fds, size_t count)
+static int send_with(int socket, const void *data, size_t length, const int *fds, size_t count,
+                     int flags)
 {
     union control control;
     struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = length};
@@ -85,9 +86,19 @@ int fd_send(int socket, const void *data, size_t length, const int *fds, size_t 
     }
     ssize_t sent;
     do
-        sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+        sent = sendmsg(socket, &message, MSG_NOSIGNAL | flags);
     while (sent < 0 && errno == EINTR);
     return sent < 0 ? -1 : 0;
+}
+
+int fd_send(int socket, const void *data, size_t length, const int *fds, size_t count)
+{
+    return send_with(socket, data, length, fds, count, 0);
+}
+
+int fd_send_now(int socket, const void *data, size_t length, const int *fds, size_t count)
+{
+    return send_with(socket, data, length, fds, count, MSG_DONTWAIT);
 }
 
 /* Collects received descriptors; more than room are closed. */

@@ -30,6 +30,11 @@ MUST_CHECK int fd_pipe(int ret_fds[2]);
 #define FD_SEND_MAX 16
 MUST_CHECK int fd_send(int socket, const void *data, size_t length, const int *fds, size_t count);
 
+/* The same without waiting for room: EAGAIN, whatever the socket's mode, which those at its
+ * other end may have a hold on. */
+MUST_CHECK int fd_send_now(int socket, const void *data, size_t length, const int *fds,
+                           size_t count);
+
 /* Receives one packet and up to *count descriptors, born close-on-exec.
  * Returns the packet's length, 0 at the end, -1 with errno: EMSGSIZE for a
  * packet or a number of descriptors that was cut (nothing stays open then).

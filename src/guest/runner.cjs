@@ -857,7 +857,7 @@ class Session {
 
   #take(frame) {
     if (!frame) {
-      REALLY_EXIT(0);
+      REALLY_EXIT(EXIT_NO_REQUEST);
     }
     const [type, payload, flags] = frame;
     if (type === WIRE_ENV) {

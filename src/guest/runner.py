@@ -1684,7 +1684,7 @@ class Session:
             try:
                 frame = self.channel.receive()
             except (EOFError, OSError, ValueError):
-                os._exit(0)
+                os._exit(WIRE_EXIT_FAILED)
             self.run(frame)
             self.outputs.forget_threads()
             self.checkpoint()

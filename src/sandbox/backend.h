@@ -122,6 +122,9 @@ struct backend_ops {
     /* Of a session. The first frames of all; checkpoints: a copy shall wait. */
     int (*session_open)(struct cell *cell, bool checkpoints, struct hutch_error *err);
 
+    /* Whether nothing can be said to the interpreter any more: it is of no use. */
+    bool (*session_is_broken)(const struct cell *cell);
+
     /* Whether all is there for the exec to begin; CELL_PIPES tells when. Once it is, text
      * that is late comes later, if that can be told apart. */
     bool (*session_prepare)(struct cell *cell, uint32_t exec_id);

@@ -295,7 +295,14 @@ static struct hutch_session *session_new(struct hutch_engine *engine,
     session->checkpoints = options->checkpoints && request->language == HUTCH_PYTHON;
     session->idle_seconds = options->idle_timeout_seconds;
     session->lifetime_seconds = options->lifetime_seconds;
-    session->disk_bytes = MIB(request->disk_mb);
+    session->limits = (struct session_limits){.memory_mb = request->memory_mb,
+                                              .max_processes = request->max_processes,
+                                              .disk_mb = request->disk_mb,
+                                              .cpus = request->cpus};
+    /* Files are memory, of which the programs need some. */
+    session->disk_bytes =
+        MIB(request->disk_mb < request->memory_mb / 4 * 3 ? request->disk_mb
+                                                          : request->memory_mb / 4 * 3);
     capture_init(&session->late, LIMIT_LATE_BYTES);
     pthread_mutex_init(&session->lock, NULL);
     pthread_condattr_init(&attributes);

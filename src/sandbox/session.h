@@ -14,6 +14,13 @@
 
 struct file_waiter;
 
+/* Of its cell, as in struct hutch_request. */
+struct session_limits {
+    uint64_t memory_mb, disk_mb;
+    double cpus;
+    uint32_t max_processes;
+};
+
 struct hutch_session {
     struct hutch_engine *engine;
     const struct backend_ops *ops;
@@ -22,7 +29,8 @@ struct hutch_session {
     enum hutch_language language;
     bool checkpoints;
     double idle_seconds, lifetime_seconds;
-    uint64_t disk_bytes;
+    struct session_limits limits;
+    uint64_t disk_bytes; /* for a file that is put */
     char id[33];
     pthread_mutex_t lock;
     pthread_cond_t turn_ended;

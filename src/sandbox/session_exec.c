@@ -233,10 +233,15 @@ static int prepare(struct hutch_session *session, struct hutch_error *err)
     uint64_t deadline_ns = clock_after_ns(GRACE_NS);
     size_t received = 0;
     struct cell_event event = {.type = CELL_PIPES};
+    bool is_broken = false;
 
     for (;;) {
+        bool was_broken = is_broken;
+        is_broken = session->ops->session_is_broken(session->cell);
+        if (is_broken && !was_broken)
+            session->ops->cell_stop(session->cell);
         bool is_ready = session->ops->session_prepare(session->cell, session->exec_id + 1) &&
-                        !session->owes_rest;
+                        !session->owes_rest && !is_broken;
         bool waits = event.type == CELL_QUIET;
         if (next_event(session, waits ? deadline_ns : 0, -1, &event, err) < 0 ||
             take_between(session, &event, err) < 0)
@@ -246,7 +251,8 @@ static int prepare(struct hutch_session *session, struct hutch_error *err)
             return 0;
         if (clock_now_ns() >= deadline_ns)
             return err_set(err, HUTCH_ERR_HELPER,
-                           session->owes_rest
+                           is_broken ? "the session's interpreter does not end"
+                           : session->owes_rest
                                ? "hutch-supervisor does not let go of the exec before"
                                : "hutch-init has made no pipes for the exec");
     }
@@ -668,6 +674,11 @@ int session_exec(struct hutch_session *session, const struct hutch_request *requ
         .called_ns = called_ns,
     };
 
+    /* The session's own limits, for what is said of them. */
+    exec.request.memory_mb = session->limits.memory_mb;
+    exec.request.cpus = session->limits.cpus;
+    exec.request.max_processes = session->limits.max_processes;
+    exec.request.disk_mb = session->limits.disk_mb;
     capture_init(&exec.out, request->max_output_bytes);
     capture_init(&exec.err, request->max_output_bytes);
     reports_init(&exec.reports, request->gate != NULL);

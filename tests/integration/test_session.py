@@ -602,6 +602,103 @@ copies = next(socket.socket(fileno=os.dup(int(fd))) for fd in os.listdir('/proc/
         assert session.exec("1")["value"] == "1"
 
 
+COPIES = """
+import os, socket, array, struct
+copies = next(socket.socket(fileno=os.dup(int(fd))) for fd in os.listdir('/proc/self/fd')
+              if os.path.exists(f'/proc/self/fd/{fd}') and os.readlink(f'/proc/self/fd/{fd}').startswith('socket:')
+              and int(fd) != 1000)
+def offer(fd):
+    copies.sendmsg([struct.pack('=I', 0x7fffffff)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [fd]))])
+"""
+
+
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_SEQPACKET", "SOCK_DGRAM"])
+def test_a_copy_that_takes_no_word_holds_up_nobody(kind):
+    """The word for it would wait for room in a socket of the program's: for ever."""
+    with Session() as session:
+        session.exec(COPIES)
+        result = session.exec(f"""
+told, tell = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    mine, other = socket.socketpair(socket.AF_UNIX, socket.{kind})
+    mine.setblocking(False)
+    for piece in (4096, 1):
+        try:
+            while True: mine.send(b'x' * piece)
+        except BlockingIOError: pass
+    mine.setblocking(True)
+    offer(mine.fileno())
+    os.write(tell, b'x')
+    for fd in (0, 1, 2): os.close(fd)
+    while True: socket.socketpair()[0].recv(1)
+os.read(told, 1)
+os.kill(os.getpid(), 9)""", timeout_seconds=30)
+        assert (result["exit_code"], result["state_lost"]) == (137, True)
+        assert session.exec("1")["value"] == "1"
+
+
+def test_a_flood_of_copies_costs_the_supervisor_little():
+    with Session("--cpus", "0.5") as session:
+        session.exec(COPIES)
+        session.exec("""
+if os.fork() == 0:
+    os.setsid()
+    mine, other = socket.socketpair()
+    while True: offer(mine.fileno())""")
+        supervisor = session.supervisor()
+        before = processor_ticks([supervisor])
+        assert until(lambda: "BrokenPipe" in session.exec("1")["late_output"])
+        assert processor_ticks([supervisor]) - before < 50
+
+
+def test_what_an_exec_has_not_read_is_gone_with_it():
+    """A program that ends the next exec in the midst of its frames gets no byte of the memory
+    that they were in, nor of what comes after."""
+    with Session() as session:
+        session.send({"code": FORGE + """
+def take():
+    os.write(1000, frame(19, struct.pack('=iI', 0, 0), 1))
+    number = struct.unpack('=IHHI', os.read(1000, 12))[3]
+    os.write(1000, frame(19, struct.pack('=iI', 0, 0), number))
+    got = b''
+    while piece := os.read(1000, 1 << 20):
+        got += piece
+    open('/home/user/got', 'wb').write(got)
+take()
+"""})
+        assert session.answer()["exit_code"] == 0
+        assert session.exec("1", stdin="A" * 1000000)["exit_code"] == 0
+        result = session.exec("open('got').read().strip('A')" " if __import__('os').path.exists('got') else ''")
+        assert (result["value"], result["state_lost"]) == ("''", True)
+
+
+def test_frames_of_a_thread_end_no_later_exec():
+    """Of a large one a part has come when the next exec begins."""
+    with Session() as session:
+        session.exec("""
+import threading
+class Large:
+    def _repr_html_(self): return 'x' * 1000000
+def show():
+    while True: display(Large())
+x = 42
+threading.Thread(target=show, daemon=True).start()""")
+        for _ in range(30):
+            result = session.exec("raise SystemExit(3)")
+            assert (result["exit_code"], kept(result)) == (3, True)
+        assert session.exec("x")["value"] == "42"
+
+
+def test_a_program_that_could_not_be_sent_has_not_succeeded():
+    with Session() as session:
+        session.exec("import os\nfd = os.dup(1000)\nif os.fork() == 0:\n"
+                     "  os.write(fd, b'\\xff' * 12)\n  os._exit(0)\nos.wait()")
+        ran = until(lambda: (r := session.exec("open('ran', 'w'); raise SystemExit(7)")) and r)
+        exists = session.exec("import os; os.path.exists('ran')")["value"]
+        assert (ran["exit_code"], exists) in ((7, "True"), (125, "False"))
+
+
 def test_fifty_sessions_never_mix():
     sessions = [Session("-m", "64") for _ in range(50)]
     try:

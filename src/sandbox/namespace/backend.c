@@ -810,10 +810,15 @@ static int namespace_session_begin(struct cell *cell, uint32_t exec_id, uint64_t
     cell->is_prepared = false;
     cell->has_begun = true;
     cell->exec_id = exec_id;
-    cell->frame_count = cell->frame_next = 0;
-    buf_clear(&cell->report);
+    /* A frame that has come in part only is of an earlier exec: it is dropped when it is whole. */
+    buf_drop_front(&cell->report, cell->report_taken);
     cell->report_taken = 0;
     return give_order(cell, &order, NULL, 0, err);
+}
+
+static bool namespace_session_is_broken(const struct cell *cell)
+{
+    return cell->channel_fd < 0;
 }
 
 static bool namespace_session_prepare(struct cell *cell, uint32_t exec_id)
@@ -834,6 +839,12 @@ static int namespace_session_background(struct cell *cell, struct process_list *
 static int namespace_session_done(struct cell *cell, struct hutch_error *err)
 {
     const struct proto_order order = {.type = PROTO_DONE};
+
+    /* A runner has read all of an exec before that is done. Who has not told a lie, and would
+     * read the rest as something else. */
+    if (cell->frame_next < cell->frame_count)
+        fd_close(&cell->channel_fd);
+    cell->frame_count = cell->frame_next = 0;
     return give_order(cell, &order, NULL, 0, err);
 }
 
@@ -960,6 +971,7 @@ static const struct backend_ops namespace_ops = {
     .cell_file_begin = namespace_cell_file_begin,
     .cell_stop = namespace_cell_stop,
     .session_open = namespace_session_open,
+    .session_is_broken = namespace_session_is_broken,
     .session_prepare = namespace_session_prepare,
     .session_begin = namespace_session_begin,
     .session_background = namespace_session_background,

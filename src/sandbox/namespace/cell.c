@@ -440,7 +440,7 @@ void cell_take_process(struct supervisor *supervisor, struct sandbox_cell *cell,
 int cell_attend(const struct sandbox_cell *cell, enum wire_attend_type type, int fd)
 {
     const struct wire_attend order = {.type = (uint32_t)type};
-    return fd_send(cell->attendant_fd, &order, sizeof(order), &fd, fd >= 0);
+    return fd_send_now(cell->attendant_fd, &order, sizeof(order), &fd, fd >= 0);
 }
 
 /* Where that fails, the end of the socket tells the engine. */
@@ -449,8 +449,8 @@ void cell_pass_files(struct sandbox_cell *cell, uint32_t link)
     const struct wire_attend order = {.type = WIRE_ATTEND_FILES, .link = link};
 
     if (cell->fds[PROTO_FD_FILES] >= 0)
-        IGNORE_RESULT(
-            fd_send(cell->attendant_fd, &order, sizeof(order), &cell->fds[PROTO_FD_FILES], 1) < 0);
+        IGNORE_RESULT(fd_send_now(cell->attendant_fd, &order, sizeof(order),
+                                  &cell->fds[PROTO_FD_FILES], 1) < 0);
     fd_close(&cell->fds[PROTO_FD_FILES]);
 }
 

@@ -25,6 +25,7 @@ struct output_pair {
     bool is_open;     /* of one that is to come: by us, see outputs_take */
     int fds[2];       /* -1: closed */
     bool had_end[2];  /* there was nobody who writes; there may be again */
+    unsigned ends;    /* so often */
     uint64_t bytes;   /* that came late */
 };
 

@@ -104,7 +104,7 @@ static void ask_for_pipes(const struct sandbox_cell *cell)
     while (session->pipes_id < session->exec_id + WIRE_PIPES_AHEAD) {
         const struct wire_attend order = {.type = WIRE_ATTEND_PIPES,
                                           .exec_id = ++session->pipes_id};
-        IGNORE_RESULT(fd_send(cell->attendant_fd, &order, sizeof(order), NULL, 0) < 0);
+        IGNORE_RESULT(fd_send_now(cell->attendant_fd, &order, sizeof(order), NULL, 0) < 0);
     }
 }
 
@@ -381,7 +381,7 @@ static void pass_pipes(const struct sandbox_cell *cell, uint32_t exec_id, const 
     const struct proto_event event = {.type = PROTO_PIPES, .exec_id = exec_id};
 
     if (cell->event_fd >= 0 && (fd_wait(cell->event_fd, POLLOUT, 0) <= 0 ||
-                                fd_send(cell->event_fd, &event, sizeof(event), fds, count) < 0))
+                                fd_send_now(cell->event_fd, &event, sizeof(event), fds, count) < 0))
         shutdown(cell->event_fd, SHUT_RDWR);
 }
 
@@ -444,7 +444,8 @@ static bool resume(struct supervisor *supervisor, struct sandbox_cell *cell, int
 
     if (session->phase != SESSION_STOPPED || session->copy.pidfd < 0)
         return false;
-    if (fd_send(session->copy.wake_fd, &word, 1, &channel, 1) < 0) { /* it has died meanwhile */
+    if (fd_send_now(session->copy.wake_fd, &word, 1, &channel, 1) <
+        0) { /* it has died meanwhile, or is none */
         drop_copy(session);
         session->exited.has_copy = 0;
         cell_tell(cell, &session->exited);
