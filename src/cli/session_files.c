@@ -339,17 +339,15 @@ void append_error(struct buf *text, const struct hutch_error *err)
     buf_appendf(text, ",\"retry_safe\":%s}", hutch_error_retry_safe(err) ? "true" : "false");
 }
 
-/* The answer's begin, which tells what it answers. */
-static int append_head(const struct errand *errand, struct hutch_error *err)
+int append_id(struct buf *text, const json_t *line, struct hutch_error *err)
 {
-    const json_t *id = json_object_get(errand->line, "id");
+    const json_t *id = json_object_get(line, "id");
+    const char *comma = text->length > 0 && text->data[text->length - 1] != '{' ? "," : "";
 
-    buf_append_text(errand->answer, "{\"op\":");
-    json_append_text(errand->answer, errand->op);
     if (!id)
         return 0;
     if (json_is_integer(id)) {
-        buf_appendf(errand->answer, ",\"id\":%" JSON_INTEGER_FORMAT, json_integer_value(id));
+        buf_appendf(text, "%s\"id\":%" JSON_INTEGER_FORMAT, comma, json_integer_value(id));
         return 0;
     }
     if (!json_is_string(id))
@@ -357,9 +355,17 @@ static int append_head(const struct errand *errand, struct hutch_error *err)
     if (json_string_length(id) > ID_BYTES)
         return err_set(err, HUTCH_ERR_INVALID, "id: has %zu bytes; allowed are %d",
                        json_string_length(id), ID_BYTES);
-    buf_append_text(errand->answer, ",\"id\":");
-    json_append_string(errand->answer, json_string_value(id), json_string_length(id));
+    buf_appendf(text, "%s\"id\":", comma);
+    json_append_string(text, json_string_value(id), json_string_length(id));
     return 0;
+}
+
+/* The answer's begin, which tells what it answers. */
+static int append_head(const struct errand *errand, struct hutch_error *err)
+{
+    buf_append_text(errand->answer, "{\"op\":");
+    json_append_text(errand->answer, errand->op);
+    return append_id(errand->answer, errand->line, err);
 }
 
 static int answer_object(struct errand *errand, struct hutch_error *err)

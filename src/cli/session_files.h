@@ -7,6 +7,7 @@
 #include "base/buf.h"
 
 #include <hutch.h>
+#include <jansson.h>
 #include <stdbool.h>
 
 /* Whether an operation is one of them. */
@@ -15,6 +16,10 @@ bool is_files_operation(const char *op);
 /* Does what a line asks for, and appends the answer, which has no line end. */
 void answer_files_line(hutch_session *session, hutch_cancel *cancel, const char *text,
                        size_t length, struct buf *answer);
+
+/* Appends "id": what a line has as its id, as a member of an object; nothing where it has
+ * none. Errors: INVALID. */
+MUST_CHECK int append_id(struct buf *text, const json_t *line, struct hutch_error *err);
 
 /* Appends "error": {...}, as a member of an object. */
 void append_error(struct buf *text, const struct hutch_error *err);
