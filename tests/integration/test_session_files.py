@@ -327,7 +327,7 @@ def test_over_the_limit(session, tmp_path):
     with open(tmp_path / "in", "wb") as file:
         file.truncate(256 * MIB + 1)
     message = session.refused("put", path="big", **{"from": str(tmp_path / "in")})
-    assert f"has {256 * MIB + 1} bytes; allowed are {256 * MIB}, three quarters of memory_mb" in message
+    assert f"has {256 * MIB + 1} bytes; allowed are {256 * MIB}, the lesser of disk_mb" in message
     session.ok("open('half', 'wb').write(bytes(200 << 20)); 0")
     os.truncate(tmp_path / "in", 100 * MIB)
     message = session.refused("put", path="big", **{"from": str(tmp_path / "in")})
