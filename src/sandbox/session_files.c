@@ -260,8 +260,8 @@ int hutch_session_put(hutch_session *session, const char *path, uint64_t length,
     if (length > session->disk_bytes) {
         err_set(err, HUTCH_ERR_INVALID,
                 "put: %s: has %" PRIu64 " bytes; allowed are %" PRIu64
-                ": disk_mb, and three quarters "
-                "of memory_mb, since files are memory",
+                ", the lesser of disk_mb and "
+                "three quarters of memory_mb",
                 quote_text(errand.path.text).text, length, session->disk_bytes);
         err->sys_errno = EFBIG;
         return err->code;
