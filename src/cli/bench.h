@@ -88,6 +88,7 @@ struct bench_row {
     const char *code;         /* of a cell; prints 1 */
     const char *before;       /* of a session: its first exec; or NULL */
     uint64_t memory_mb;       /* of a session; 0: the default */
+    uint64_t file_bytes;      /* of a session: a file of that size goes in and out; 0: an exec */
     const char *needs;        /* fails where modules are missing; or NULL */
     const char *preloaded;    /* fails where they are not loaded ahead of the program */
     const char *const *argv;  /* of a program, argv[0] absolute */
@@ -194,8 +195,8 @@ MUST_CHECK int bench_engine_run(const struct bench_engine *engine, enum hutch_la
                                 const char *code, struct bench_sample *ret_sample,
                                 struct hutch_error *err);
 
-/* One exec in the row's session, which is opened first where it is not there. Errors: those
- * of hutch_session_open and _exec; SYSTEM as above. */
+/* One exec, or the way of a file in and out, in the row's session, which is opened first where it
+ * is not there. Errors: those of hutch_session_open and _exec; SYSTEM as above. */
 MUST_CHECK int bench_session_run(const struct bench_engine *engine, struct bench_row *row,
                                  struct bench_sample *ret_sample, struct hutch_error *err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions in hutch bench: those that execs are measured in, which stay as long as samples
- * are taken, and many idle ones with the memory that their processes hold: interpreter,
- * copy and hutch-init.
+ * Sessions in hutch bench: those that execs, and files on their way in and out, are measured
+ * in, which stay as long as samples are taken, and many idle ones with the memory that their
+ * processes hold: interpreter, copy and hutch-init.
  */
 #include "bench.h"
 
@@ -85,6 +85,55 @@ static int exec_well(hutch_session *session, enum hutch_language language, const
     return done;
 }
 
+/* ---- a file ---------------------------------------------------------------- */
+
+/* Bytes that tell of their place, so that what comes back is what went. */
+struct transfer {
+    uint64_t at;
+    bool differs;
+};
+
+static char byte_at(uint64_t at)
+{
+    return (char)(at * 31 + at / 65536);
+}
+
+static int give(void *user, char *data, size_t length)
+{
+    struct transfer *transfer = user;
+
+    for (size_t i = 0; i < length; i++)
+        data[i] = byte_at(transfer->at++);
+    return 0;
+}
+
+static int take(void *user, const char *data, size_t length)
+{
+    struct transfer *transfer = user;
+
+    for (size_t i = 0; i < length; i++)
+        transfer->differs |= data[i] != byte_at(transfer->at++);
+    return 0;
+}
+
+static int transfer_well(struct bench_row *row, struct bench_sample *ret_sample,
+                         struct hutch_error *err)
+{
+    struct transfer in = {.at = 0}, out = {.at = 0};
+    struct hutch_session_info info;
+    uint64_t begin_ns = clock_now_ns();
+
+    if (hutch_session_put(row->session, "file", row->file_bytes, give, &in, NULL, err) < 0 ||
+        hutch_session_get(row->session, "file", take, &out, NULL, err) < 0)
+        return err->code;
+    ret_sample->elapsed_ns = clock_now_ns() - begin_ns;
+    hutch_session_get_info(row->session, &info);
+    ret_sample->layers = info.layers;
+    return out.differs || out.at != row->file_bytes
+               ? err_set(err, HUTCH_ERR_SYSTEM, "the file came back as another")
+               : 0;
+}
+
 int bench_session_run(const struct bench_engine *engine, struct bench_row *row,
                       struct bench_sample *ret_sample, struct hutch_error *err)
 {
@@ -95,7 +144,9 @@ int bench_session_run(const struct bench_engine *engine, struct bench_row *row,
             exec_well(row->session, row->language, row->before, false, ret_sample, err) < 0)
             return err->code;
     }
-    return exec_well(row->session, row->language, row->code, true, ret_sample, err);
+    return row->file_bytes > 0
+               ? transfer_well(row, ret_sample, err)
+               : exec_well(row->session, row->language, row->code, true, ret_sample, err);
 }
 
 /* A death shows whether there was a copy, as the row's name says. */

@@ -32,7 +32,8 @@ MEMORY = ["memory.python.parked", "memory.python.zygote"]
 IDLE = "memory.session.python"
 COPIED = ["session.python.exec.checkpoint" + name for name in
           ("", ".back_to_back", ".numpy_pandas", ".10mb", ".100mb", ".100mb.back_to_back", ".500mb")]
-SESSIONS = ["session.python.exec", *COPIED, "session.javascript.exec", "session.shell.exec"]
+SESSIONS = ["session.python.exec", *COPIED, "session.javascript.exec", "session.shell.exec",
+            "session.files"]
 LOAD = "throughput.python.fresh"
 TIMED = PARKED + FORKED + COLD + SESSIONS + PEERS
 ALL = [*TIMED, *MEMORY, IDLE, LOAD]
