@@ -1378,7 +1378,7 @@ def test_descriptor_that_comes_with_a_session_is_dropped(start):
 
 
 @pytest.mark.parametrize(
-    "data, status", [(b"", 0), (b"x", 125), (channel.frame(99, b"1"), 125)]
+    "data, status", [(b"", 125), (b"x", 125), (channel.frame(99, b"1"), 125)]
 )
 def test_end_of_a_session(session, data, status):
     session.value("1")
