@@ -94,7 +94,7 @@ elif [ "${1:-}" = user ]; then
     with_gcc --suite long
     with_sanitizers --suite escape
 elif [ -n "${HUTCH_FRESH:-}" ]; then
-    with_gcc --suite unit --suite house --suite conformance --suite fresh
+    with_gcc --suite unit --suite house --suite fresh
     with_sanitizers --suite unit
     fuzz
 else
