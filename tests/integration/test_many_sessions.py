@@ -203,11 +203,12 @@ def test_many_idle_sessions(engine):
 
 
 def test_a_cancelled_exec_does_not_wait_for_those_before_it(engine):
-    engine.good(engine.open(1))
-    running = engine.exec(1, "while True: pass", timeout_seconds=60)
-    waiting = [engine.exec(1, f"print({number})") for number in range(2)]
-    engine.send("session 1 cancel")  # of all three: the one that runs, and those that wait
-    codes = [engine.error(line)["code"] for line in (running, *waiting)]
+    made = engine("--threads", "6")
+    made.good(made.open(1))
+    running = made.exec(1, "while True: pass", timeout_seconds=60)
+    waiting = [made.exec(1, f"print({number})") for number in range(2)]
+    made.send("session 1 cancel")  # of all three: the one that runs, and those that wait
+    codes = [made.error(line)["code"] for line in (running, *waiting)]
     assert codes == ["cancelled"] * 3
-    assert engine.good(engine.exec(1, "print('on')"))["stdout"] == "on\n"
-    engine.good(engine.close(1))
+    assert made.good(made.exec(1, "print('on')"))["stdout"] == "on\n"
+    made.good(made.close(1))
