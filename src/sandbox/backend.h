@@ -70,6 +70,7 @@ struct cell_exit {
     uint64_t process_limit_hits;
     bool has_copy;    /* of a session: it can go on where an exec had ended, */
     uint32_t copy_of; /* that one, as the cell says */
+    uint32_t exec_id; /* of a session: the exec that it ended in; 0: between two */
     bool has_files; /* there may be some, and cell_file gives them, as long as the cell is not freed
                      */
 };

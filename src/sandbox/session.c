@@ -10,7 +10,6 @@
 #include "session.h"
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/limits.h"
 #include "base/parse.h"
 #include "engine.h"
@@ -18,30 +17,14 @@
 #include "request.h"
 #include "run_files.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define START_NS (900 * NS_PER_SECOND)
-#define PREPARE_NS                                                                                 \
-    (120 * NS_PER_SECOND)           /* what an exec waits for at most, but for a turn and files */
-#define LOSS_NS (2 * NS_PER_SECOND) /* for the word of what became of a cell */
-#define TURN_BIT(turn) (UINT64_C(1) << ((turn) % 64)) /* LIMIT_SESSION_QUEUE wait at most */
-#define TURN_SLICE_NS (20 * NS_PER_MS) /* between two looks at the token of who waits */
+#define PREPARE_NS (120 * NS_PER_SECOND) /* an exec's waits, but for its turn and its files */
+#define LOSS_NS (2 * NS_PER_SECOND)      /* for the word of what became of a cell */
 
 /* ---- the state of a session --------------------------------------------- */
-
-int session_is_over(struct hutch_session *session, struct hutch_error *err)
-{
-    pthread_mutex_lock(&session->lock);
-    struct hutch_error end = session->end;
-    pthread_mutex_unlock(&session->lock);
-    if (end.code == 0)
-        return 0;
-    *err = end;
-    return err->code;
-}
 
 int session_end(struct hutch_session *session, const struct hutch_error *err)
 {
@@ -80,85 +63,19 @@ void session_note_change(struct hutch_session *session)
     pthread_mutex_unlock(&session->lock);
 }
 
-/* ---- turns --------------------------------------------------------------------- */
-
-static void add_ns(struct timespec *time, uint64_t ns)
-{
-    ns += (uint64_t)time->tv_nsec;
-    time->tv_sec += (time_t)(ns / NS_PER_SECOND);
-    time->tv_nsec = (long)(ns % NS_PER_SECOND);
-}
-
-/* The next one's turn, of those who have not left. Called with the lock. */
-static void pass_turn(struct hutch_session *session)
-{
-    session->turn++;
-    while (session->turn < session->next_turn && (session->left & TURN_BIT(session->turn))) {
-        session->left &= ~TURN_BIT(session->turn);
-        session->turn++;
-    }
-    pthread_cond_broadcast(&session->turn_ended);
-}
-
-/* First come, first served. Called with the lock. */
-static int wait_for_turn(struct hutch_session *session, int token, struct hutch_error *err)
-{
-    uint64_t mine = session->next_turn;
-
-    if (mine - session->turn > LIMIT_SESSION_QUEUE)
-        return err_set(err, HUTCH_ERR_BUSY, "%d execs of this session wait already",
-                       LIMIT_SESSION_QUEUE);
-    session->next_turn++;
-    while (session->turn != mine) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        add_ns(&until, TURN_SLICE_NS);
-        pthread_cond_timedwait(&session->turn_ended, &session->lock, &until);
-        if (session->turn == mine || token < 0 || fd_wait(token, POLLIN, 0) == 0)
-            continue;
-        session->left |= TURN_BIT(mine);
-        return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller before the start");
-    }
-    session->executing = true;
-    return 0;
-}
-
-static void end_turn(struct hutch_session *session)
-{
-    pthread_mutex_lock(&session->lock);
-    session->executing = false;
-    session->idle_from_ns = clock_now_ns();
-    pass_turn(session);
-    pthread_mutex_unlock(&session->lock);
-}
-
-static int take_turn(struct hutch_session *session, int token, struct hutch_error *err)
-{
-    if (session_is_over(session, err) < 0)
-        return err->code;
-    pthread_mutex_lock(&session->lock);
-    int code = wait_for_turn(session, token, err);
-    pthread_mutex_unlock(&session->lock);
-    if (code < 0)
-        return code;
-    if (session_is_over(session, err) < 0) {
-        end_turn(session);
-        return err->code;
-    }
-    return 0;
-}
+/* ---- a loss --------------------------------------------------------------------- */
 
 /* Called with the lock. Nobody runs an exec, who would see to it. */
 static void look_at_cell(struct hutch_session *session)
 {
+    struct session_waiter me = {.token = -1};
     struct hutch_error why;
 
-    session->next_turn++;
-    session->executing = true;
+    session->execs.first = &me;
     pthread_mutex_unlock(&session->lock);
     if (session_take_between(session, clock_after_ns(LOSS_NS), &why) < 0)
         session_end(session, &why);
-    end_turn(session);
+    session_leave(session, &session->execs, &me);
     pthread_mutex_lock(&session->lock);
 }
 
@@ -168,14 +85,10 @@ bool session_explain_loss(struct hutch_session *session, struct hutch_error *err
 
     pthread_mutex_lock(&session->lock);
     while (session->end.code == 0 && clock_now_ns() < deadline_ns) {
-        struct timespec until;
-        if (session->turn == session->next_turn) {
+        if (session->execs.first)
+            session_wait_slice(session);
+        else
             look_at_cell(session);
-            continue;
-        }
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        add_ns(&until, TURN_SLICE_NS);
-        pthread_cond_timedwait(&session->turn_ended, &session->lock, &until);
     }
     bool is_over = session->end.code != 0;
     if (is_over)
@@ -216,22 +129,24 @@ int hutch_session_exec(hutch_session *session, const struct hutch_request *reque
     err = err ? err : &local;
     struct hutch_run_options options;
     struct hutch_request known;
+    struct session_waiter me = {.token = -1};
     uint64_t called_ns = clock_now_ns();
 
-    if (run_options_load(run_options, &options, err) < 0 || check_exec(session, request, err) < 0 ||
-        take_turn(session, cancel_fd(options.cancel), err) < 0)
+    if (run_options_load(run_options, &options, err) < 0 || check_exec(session, request, err) < 0)
+        return err->code;
+    me.token = cancel_fd(options.cancel);
+    if (session_enter(session, &session->execs, &me, err) < 0)
         return err->code;
     request_load(request, &known);
     session_hold(session, time_to_begin_ns(session, &known, &options));
-    int code = scheduler_resume(&session->engine->scheduler, &session->ticket,
-                                cancel_fd(options.cancel), err);
+    int code = scheduler_resume(&session->engine->scheduler, &session->ticket, me.token, err);
     if (code == 0) {
         code = session_exec(session, &known, &options, called_ns, ret_result, err);
         scheduler_pause(&session->engine->scheduler, &session->ticket);
     }
     if (code < 0) /* without a begin or an end of an exec, from which idle time counts */
         session_touch(session, 0);
-    end_turn(session);
+    session_leave(session, &session->execs, &me);
     return code;
 }
 
@@ -290,6 +205,8 @@ static struct hutch_session *session_new(struct hutch_engine *engine,
     if (!session)
         return NULL;
     session->engine = engine;
+    session->execs.what = "execs";
+    session->files.what = "calls for files";
     session->ops = engine->backend->ops;
     session->language = request->language;
     session->checkpoints = options->checkpoints && request->language == HUTCH_PYTHON;
@@ -382,7 +299,7 @@ void hutch_session_get_info(hutch_session *session, struct hutch_session_info *r
 {
     pthread_mutex_lock(&session->lock);
     uint64_t now_ns = clock_now_ns();
-    uint64_t from_ns = session->executing ? now_ns : session->idle_from_ns;
+    uint64_t from_ns = session->execs.first ? now_ns : session->idle_from_ns;
     uint64_t idle_end_ns = from_ns + (uint64_t)(session->idle_seconds * (double)NS_PER_SECOND);
     uint64_t end_ns = clock_sooner_ns(idle_end_ns, session->end_ns);
     bool is_over = session->end.code != 0 || end_ns <= now_ns;

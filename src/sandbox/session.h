@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session: session.c opens and closes it, and gives each exec its turn; session_exec.c has
- * the exec whose turn it is, session_files.c the calls for files, which have turns of their own.
+ * A session: session.c opens and closes it, session_turns.c gives execs and calls for files
+ * their turns, session_exec.c has the exec whose turn it is, session_files.c the call for files.
  */
 #pragma once
 
@@ -12,7 +12,19 @@
 
 #include <pthread.h>
 
-struct file_waiter;
+/* Who waits for a turn, or has it. */
+struct session_waiter {
+    struct session_waiter *next;
+    int token;      /* readable to give up; or -1 */
+    double seconds; /* of patience, up to deadline_ns; 0: without a limit */
+    uint64_t deadline_ns;
+};
+
+/* First come, first served. Guarded by session.lock. */
+struct session_line {
+    const char *what;             /* waits, in the plural */
+    struct session_waiter *first; /* it has the turn; NULL: nobody */
+};
 
 /* Of its cell, as in struct hutch_request. */
 struct session_limits {
@@ -34,13 +46,10 @@ struct hutch_session {
     char id[33];
     pthread_mutex_t lock;
     pthread_cond_t turn_ended;
-    uint64_t next_turn, turn; /* given to who comes; whose it is */
-    uint64_t left;            /* bit n % 64: who had turn n does not wait any more */
+    struct session_line execs, files;
     uint64_t idle_from_ns, end_ns;
-    bool executing;
-    struct hutch_error end;         /* code != 0: it is over */
-    struct file_waiter *file_first; /* whose turn for files it is; behind it who waits */
-    int64_t changed_ns; /* by file_clock_ns(): no change of a file that is known of is later */
+    struct hutch_error end; /* code != 0: it is over */
+    int64_t changed_ns;     /* by file_clock_ns(): no change of a file that is known of is later */
     /* Of who has the turn: */
     uint32_t exec_id, layers;
     uint32_t done_id; /* of the last exec that ended by itself in this interpreter; 0: none */
@@ -52,12 +61,19 @@ struct hutch_session {
     struct capture late;
 };
 
+/* Waits for a turn. Errors: BUSY where too many wait or patience ends, CANCELLED, EXPIRED; then
+ * there is none. *me has to stay until session_leave(). */
+MUST_CHECK int session_enter(struct hutch_session *session, struct session_line *line,
+                             struct session_waiter *me, struct hutch_error *err);
+void session_leave(struct hutch_session *session, struct session_line *line,
+                   const struct session_waiter *me);
+
+/* Waits, with session.lock, for a change, but not for long. */
+void session_wait_slice(struct hutch_session *session);
+
 /* An error after which there is no session any more: what comes later is not started. Returns
  * its code. */
 int session_end(struct hutch_session *session, const struct hutch_error *err);
-
-/* Why it is over; 0 when it is not. */
-int session_is_over(struct hutch_session *session, struct hutch_error *err);
 
 /* Something was asked of it: it is not idle, for hold_ns from now at least. */
 void session_touch(struct hutch_session *session, uint64_t hold_ns);

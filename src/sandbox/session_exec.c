@@ -13,9 +13,7 @@
 #include "base/limits.h"
 #include "engine.h"
 #include "file_call.h"
-#include "gate.h"
-#include "outcome.h"
-#include "report.h"
+#include "program.h"
 #include "request.h"
 #include "result.h"
 #include "run_files.h"
@@ -31,6 +29,7 @@
 #define GRACE_NS (60 * NS_PER_SECOND)
 #define MARK_ROUNDS 200        /* of a millisecond; a clock that was set back is not waited for */
 #define READY_NS NS_PER_SECOND /* for a copy to take over */
+#define BEGINS_MAX 10          /* of an exec whose interpreter is dead each time */
 #define INTERRUPT_NS NS_PER_SECOND /* between interrupt and kill, of a cancelled exec */
 
 /* One exec on its way. */
@@ -39,14 +38,12 @@ struct exec {
     struct hutch_request request;
     const struct hutch_run_options *options;
     struct run_files files;
-    struct capture out, err;
-    struct reports reports;
-    struct buf env, gate, code; /* payloads of frames */
-    struct cell_exit exit;
+    struct program program;
     struct process_list background;
-    bool has_ended, interrupted, timed_out, stopped, cancelled;
+    bool has_begun, has_ended, timed_out, cancelled;
     bool restored, state_lost; /* told by its result */
     uint64_t called_ns, begin_ns, drained_bytes;
+    uint64_t cpu_ns; /* of the interpreter, at the begin */
 };
 
 static uint64_t process_time_ns(pid_t pid)
@@ -81,20 +78,6 @@ static int next_event(struct hutch_session *session, uint64_t deadline_ns, int c
     return code;
 }
 
-static int take_output(struct exec *exec, struct capture *capture, enum hutch_stream stream,
-                       const struct cell_event *event, struct hutch_error *err)
-{
-    if (exec->options->on_output)
-        exec->options->on_output(exec->options->user, stream, event->data, event->length);
-    if (capture_add(capture, event->data, event->length, err) < 0)
-        return err->code;
-    if (capture->total > LIMIT_OUTPUT_HARD_BYTES && !exec->stopped) {
-        exec->stopped = true;
-        exec->session->ops->cell_stop(exec->session->cell);
-    }
-    return 0;
-}
-
 static int take_report(struct exec *exec, const struct report *report, struct hutch_error *err)
 {
     struct wire_done done;
@@ -102,14 +85,13 @@ static int take_report(struct exec *exec, const struct report *report, struct hu
     if (report->type == WIRE_READY)
         return 0;
     if (report->type != WIRE_DONE)
-        return reports_add(&exec->reports, report, err);
+        return reports_add(&exec->program.reports, report, err);
     if (report->length != sizeof(done))
         return 0;
     memcpy(&done, report->data, sizeof(done));
     exec->session->done_id = exec->session->exec_id;
     exec->has_ended = true;
-    exec->interrupted = done.interrupted != 0;
-    exec->exit = (struct cell_exit){
+    exec->program.exit = (struct cell_exit){
         .wait_status = W_EXITCODE(done.exit_code & 0xff, 0),
         .duration_ns = clock_now_ns() - exec->begin_ns,
     };
@@ -260,79 +242,43 @@ static int prepare(struct hutch_session *session, struct hutch_error *err)
 
 /* ---- the frames of an exec ------------------------------------------------ */
 
-static int send_frame(struct exec *exec, enum wire_type type, uint16_t flags,
-                      const struct buf *payload, struct hutch_error *err)
-{
-    struct hutch_session *session = exec->session;
-
-    if (buf_check(payload, err) < 0)
-        return err->code;
-    return session->ops->cell_send(session->cell, type, flags, payload->data, payload->length, err);
-}
-
-static void append_env(struct exec *exec, struct buf *text)
-{
-    for (size_t i = 0; i < exec->request.env_count; i++) {
-        buf_appendf(text, "%s=%s", exec->request.env[i].name, exec->request.env[i].value);
-        buf_append(text, "", 1);
-    }
-}
-
 /* For bash, in texts that end in NUL: see wire.h. */
 static int send_to_shell(struct exec *exec, struct hutch_error *err)
 {
     const struct hutch_request *request = &exec->request;
 
-    buf_appendf(&exec->env, "%" PRIu32, exec->session->exec_id);
-    buf_append(&exec->env, "", 1);
-    buf_appendf(&exec->env, "%zu", request->env_count);
-    buf_append(&exec->env, "", 1);
-    append_env(exec, &exec->env);
-    base64_append(&exec->env, request->stdin_data, request->stdin_length);
-    buf_append(&exec->env, "", 1);
+    buf_appendf(&exec->program.env, "%" PRIu32, exec->session->exec_id);
+    buf_append(&exec->program.env, "", 1);
+    buf_appendf(&exec->program.env, "%zu", request->env_count);
+    buf_append(&exec->program.env, "", 1);
+    program_append_env(&exec->program, &exec->program.env);
+    base64_append(&exec->program.env, request->stdin_data, request->stdin_length);
+    buf_append(&exec->program.env, "", 1);
     if (request->tidy)
         tidy_code(request->code, request->code_length, language_name(request->language),
-                  &exec->code);
+                  &exec->program.code);
     else
-        buf_append(&exec->code, request->code, request->code_length);
-    buf_append(&exec->code, "", 1);
-    if (send_frame(exec, WIRE_TEXT, 0, &exec->env, err) < 0)
+        buf_append(&exec->program.code, request->code, request->code_length);
+    buf_append(&exec->program.code, "", 1);
+    if (program_send_frame(&exec->program, WIRE_TEXT, 0, &exec->program.env, err) < 0)
         return err->code;
-    return send_frame(exec, WIRE_TEXT, 0, &exec->code, err);
-}
-
-static int send_code(struct exec *exec, struct hutch_error *err)
-{
-    const struct hutch_request *request = &exec->request;
-    struct hutch_session *session = exec->session;
-    uint16_t flags = session->signalled ? WIRE_RUN_AFTER_INTERRUPT : 0;
-
-    session->signalled = false;
-    if (!request->tidy)
-        return session->ops->cell_send(session->cell, WIRE_RUN, flags, request->code,
-                                       request->code_length, err);
-    tidy_code(request->code, request->code_length, language_name(request->language), &exec->code);
-    return send_frame(exec, WIRE_RUN, flags | WIRE_RUN_TIDY, &exec->code, err);
+    return program_send_frame(&exec->program, WIRE_TEXT, 0, &exec->program.code, err);
 }
 
 static int send_frames(struct exec *exec, struct hutch_error *err)
 {
     const struct hutch_request *request = &exec->request;
     struct hutch_session *session = exec->session;
+    uint16_t flags = session->signalled ? WIRE_RUN_AFTER_INTERRUPT : 0;
 
-    append_env(exec, &exec->env);
-    if (request->env_count > 0 && send_frame(exec, WIRE_ENV, 0, &exec->env, err) < 0)
+    if (program_send_head(&exec->program, err) < 0)
         return err->code;
-    if (request->gate) {
-        uint16_t flags = gate_append(request->gate, &exec->gate);
-        if (send_frame(exec, WIRE_GATE, flags, &exec->gate, err) < 0)
-            return err->code;
-    }
     if (request->stdin_length > 0 &&
         session->ops->cell_send(session->cell, WIRE_STDIN, 0, request->stdin_data,
                                 request->stdin_length, err) < 0)
         return err->code;
-    return send_code(exec, err);
+    session->signalled = false;
+    return program_send_code(&exec->program, flags, err);
 }
 
 /* ---- an exec --------------------------------------------------------------- */
@@ -349,11 +295,9 @@ static int take_event(struct exec *exec, uint64_t deadline_ns, int cancel, bool 
         return err->code;
     switch (event.type) {
     case CELL_STDOUT:
-        exec->drained_bytes += event.length;
-        return take_output(exec, &exec->out, HUTCH_STDOUT, &event, err);
     case CELL_STDERR:
         exec->drained_bytes += event.length;
-        return take_output(exec, &exec->err, HUTCH_STDERR, &event, err);
+        return program_take_output(&exec->program, &event, err);
     case CELL_LATE:
         exec->drained_bytes += event.length;
         return take_late(session, &event, err);
@@ -366,8 +310,8 @@ static int take_event(struct exec *exec, uint64_t deadline_ns, int cancel, bool 
         *ret_quiet = true;
         return 0;
     case CELL_EXITED:
-        exec->exit = event.exit;
-        exec->exit.duration_ns = clock_now_ns() - exec->begin_ns;
+        exec->program.exit = event.exit;
+        exec->program.exit.duration_ns = clock_now_ns() - exec->begin_ns;
         exec->has_ended = true;
         return 1;
     default:
@@ -418,12 +362,12 @@ static int await_done(struct exec *exec, struct hutch_error *err)
  * 1: the interpreter has died as well. */
 static int drain(struct exec *exec, struct hutch_error *err)
 {
-    struct cell_exit exit = exec->exit;
+    struct cell_exit exit = exec->program.exit;
     bool is_quiet = false;
     int dead = 0;
 
     exec->drained_bytes = 0;
-    exec->stopped = true; /* no kill for what it has printed: it could hit the next one */
+    exec->program.stopped = true; /* no kill for what it has printed: it could hit the next one */
     while (!is_quiet && exec->drained_bytes < LIMIT_PIPE_BYTES) {
         int code = take_event(exec, 0, -1, &is_quiet, err);
         if (code < 0)
@@ -431,10 +375,10 @@ static int drain(struct exec *exec, struct hutch_error *err)
         dead |= code;
     }
     if (dead) {
-        exit.has_copy = exec->exit.has_copy;
-        exit.copy_of = exec->exit.copy_of;
+        exit.has_copy = exec->program.exit.has_copy;
+        exit.copy_of = exec->program.exit.copy_of;
     }
-    exec->exit = exit;
+    exec->program.exit = exit;
     return dead;
 }
 
@@ -513,10 +457,43 @@ static int collect_files(struct exec *exec, struct hutch_result *result, struct 
     return code;
 }
 
-static int run_exec(struct exec *exec, struct hutch_error *err)
+/* Begins the exec and waits for its end. 1: the interpreter is dead. */
+static int begin(struct exec *exec, struct hutch_error *err)
 {
     struct hutch_session *session = exec->session;
     uint64_t limit_ns = (uint64_t)(exec->request.timeout_seconds * (double)NS_PER_SECOND);
+
+    program_forget_frames(&exec->program);
+    exec->has_ended = false;
+    exec->cpu_ns = process_time_ns(session->pid);
+    exec->begin_ns = clock_now_ns();
+    if (session->ops->session_begin(session->cell, ++session->exec_id, limit_ns, err) < 0)
+        return err->code;
+    exec->has_begun = true;
+    int code = session->language == HUTCH_SHELL ? send_to_shell(exec, err) : send_frames(exec, err);
+    return code == 0 ? await_done(exec, err) : code;
+}
+
+/* The interpreter may have died before the begin, which is known only now: then nothing of the
+ * exec has run, and it begins anew. */
+static int begin_with_life(struct exec *exec, struct hutch_error *err)
+{
+    struct hutch_session *session = exec->session;
+
+    for (int i = 0; i < BEGINS_MAX; i++) {
+        int dead = begin(exec, err);
+        if (dead <= 0 || exec->program.exit.exec_id == session->exec_id || exec->cancelled)
+            return dead;
+        exec->has_begun = false;
+        if (go_on(session, &exec->program.exit, err) < 0 || prepare(session, err) < 0)
+            return err->code;
+    }
+    return err_set(err, HUTCH_ERR_HELPER, "the session's interpreter dies again and again");
+}
+
+static int run_exec(struct exec *exec, struct hutch_error *err)
+{
+    struct hutch_session *session = exec->session;
 
     if (prepare(session, err) < 0)
         return session_end(session, err);
@@ -524,12 +501,7 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
         return err->code;
     if (run_files_place_any(&exec->request, exec->options) && prepare(session, err) < 0)
         return session_end(session, err); /* it took its time */
-    uint64_t cpu_ns = process_time_ns(session->pid);
-    exec->begin_ns = clock_now_ns();
-    if (session->ops->session_begin(session->cell, ++session->exec_id, limit_ns, err) < 0)
-        return session_end(session, err);
-    int code = session->language == HUTCH_SHELL ? send_to_shell(exec, err) : send_frames(exec, err);
-    int dead = code == 0 ? await_done(exec, err) : code;
+    int dead = begin_with_life(exec, err);
     bool by_report = dead == 0;
     if (by_report) {
         session->owes_rest = true;
@@ -539,21 +511,23 @@ static int run_exec(struct exec *exec, struct hutch_error *err)
             dead = err->code;
     }
     if (by_report)
-        exec->exit.cpu_ns = time_since_ns(session->pid, cpu_ns);
+        exec->program.exit.cpu_ns = time_since_ns(session->pid, exec->cpu_ns);
     else if (dead > 0) /* what the supervisor tells is of all execs of the interpreter */
-        exec->exit.cpu_ns -= session->told_cpu_ns < exec->exit.cpu_ns ? session->told_cpu_ns : 0;
-    session->told_cpu_ns = by_report ? session->told_cpu_ns + exec->exit.cpu_ns : 0;
+        exec->program.exit.cpu_ns -=
+            session->told_cpu_ns < exec->program.exit.cpu_ns ? session->told_cpu_ns : 0;
+    session->told_cpu_ns = by_report ? session->told_cpu_ns + exec->program.exit.cpu_ns : 0;
     int drained = dead >= 0 ? drain(exec, err) : dead;
     if (by_report) /* a death that comes now is the next one's */
         take_fate(exec);
     if (drained >= 0 && (dead > 0 || drained > 0))
-        drained = go_on(session, &exec->exit, err);
+        drained = go_on(session, &exec->program.exit, err);
     if (!by_report)
         take_fate(exec);
     if (drained >= 0 && session->ops->session_background(session->cell, &exec->background, err) < 0)
         drained = err->code;
     if (drained < 0) {
-        err_mark_maybe_ran(err);
+        if (exec->has_begun)
+            err_mark_maybe_ran(err);
         return session_end(session, err);
     }
     return 0;
@@ -574,50 +548,22 @@ static int take_late_text(struct hutch_session *session, struct hutch_result *re
     return 0;
 }
 
-static int judge(struct exec *exec, struct hutch_result *result, struct hutch_error *err)
-{
-    struct reports *reports = &exec->reports;
-    struct outcome_facts facts = {
-        .exit = &exec->exit,
-        .request = &exec->request,
-        .claim = reports->claim.present ? &reports->claim : NULL,
-        .refusal = reports->refusal.present ? &reports->refusal : NULL,
-        .stderr_text = &result->stderr_text,
-    };
-
-    if (exec->timed_out)
-        exec->exit.end = CELL_END_TIMEOUT;
-    if (outcome_judge(&facts, result, err) < 0)
-        return err->code;
-    result_take_rich(result, &exec->reports.rich);
-    return result_set_value(result, reports->value.data, reports->value.length, err);
-}
-
 static int fill_result(struct exec *exec, struct hutch_result *result, struct hutch_error *err)
 {
     struct hutch_session *session = exec->session;
-    bool out_truncated, err_truncated;
 
     result->in_session = true;
     if (exec->restored)
         result_set_restored(result);
     result_take_background(result, &exec->background);
     result->state_lost = exec->state_lost;
-    result->stdout_bytes = exec->out.total;
-    result->stderr_bytes = exec->err.total;
-    if (capture_finish(&exec->out, exec->request.output_encoding, &result->stdout_text,
-                       &out_truncated, err) < 0 ||
-        capture_finish(&exec->err, exec->request.output_encoding, &result->stderr_text,
-                       &err_truncated, err) < 0 ||
-        take_late_text(session, result, err) < 0)
-        return err->code;
-    result->truncated = out_truncated || err_truncated;
     result->layers = session->layers;
-    result->duration_ms = (double)exec->exit.duration_ns / (double)NS_PER_MS;
-    result->cpu_ms = (double)exec->exit.cpu_ns / (double)NS_PER_MS;
     result->queue_ms = (double)(exec->begin_ns - exec->called_ns) / (double)NS_PER_MS;
-    result->peak_memory_bytes = exec->exit.peak_memory_bytes;
-    return judge(exec, result, err);
+    if (exec->timed_out)
+        exec->program.exit.end = CELL_END_TIMEOUT;
+    if (take_late_text(session, result, err) < 0)
+        return err->code;
+    return program_fill_result(&exec->program, result, err);
 }
 
 static int exec_to_result(struct exec *exec, hutch_result **ret_result, struct hutch_error *err)
@@ -651,13 +597,8 @@ static int exec_to_result(struct exec *exec, hutch_result **ret_result, struct h
 
 static void exec_done(struct exec *exec)
 {
-    capture_done(&exec->out);
-    capture_done(&exec->err);
-    reports_done(&exec->reports);
+    program_done(&exec->program);
     process_list_done(&exec->background);
-    buf_done(&exec->env);
-    buf_done(&exec->gate);
-    buf_done(&exec->code);
 }
 
 int session_exec(struct hutch_session *session, const struct hutch_request *request,
@@ -668,9 +609,6 @@ int session_exec(struct hutch_session *session, const struct hutch_request *requ
         .session = session,
         .request = *request,
         .options = options,
-        .env = BUF_MAX(WIRE_MAX_ENV + WIRE_MAX_STDIN * 2),
-        .gate = BUF_MAX(WIRE_MAX_GATE),
-        .code = BUF_MAX(LIMIT_CODE_BYTES + 1),
         .called_ns = called_ns,
     };
 
@@ -679,9 +617,12 @@ int session_exec(struct hutch_session *session, const struct hutch_request *requ
     exec.request.cpus = session->limits.cpus;
     exec.request.max_processes = session->limits.max_processes;
     exec.request.disk_mb = session->limits.disk_mb;
-    capture_init(&exec.out, request->max_output_bytes);
-    capture_init(&exec.err, request->max_output_bytes);
-    reports_init(&exec.reports, request->gate != NULL);
+    program_init(&exec.program, &exec.request, options, session->ops);
+    exec.program.cell = session->cell;
+    if (session->language == HUTCH_SHELL) { /* texts: with stdin, and with an end */
+        exec.program.env = BUF_MAX(WIRE_MAX_ENV + WIRE_MAX_STDIN * 2);
+        exec.program.code = BUF_MAX(LIMIT_CODE_BYTES + 1);
+    }
     int code = exec_to_result(&exec, ret_result, err);
     exec_done(&exec);
     return code;

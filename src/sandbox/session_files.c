@@ -2,12 +2,8 @@
 /*
  * Calls for the files of a session, on the threads of the callers: hutch-init serves them
  * beside whatever runs, on a link that they have for themselves, one after the other.
- *
- * Turns: those who wait stand in a list, on their own stacks, guarded by session.lock; the
- * first one has the link. Who gives up steps out of the list, wherever it stands.
  */
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/limits.h"
 #include "base/parse.h"
 #include "base/quote.h"
@@ -18,18 +14,10 @@
 #include "session.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#define TURN_SLICE_MS 20 /* between two looks at token and time of who waits */
 
 #define FILE_SECONDS 300 /* for a call, unless it says otherwise */
-
-struct file_waiter {
-    struct file_waiter *next;
-};
 
 /* A call on its way. */
 struct errand {
@@ -76,77 +64,6 @@ static int load_options(struct errand *errand, const struct hutch_file_options *
     errand->deadline_ns =
         clock_after_ns((uint64_t)(options->timeout_seconds * (double)NS_PER_SECOND));
     return 0;
-}
-
-/* ---- turns ---------------------------------------------------------------- */
-
-static void leave(struct hutch_session *session, const struct file_waiter *me)
-{
-    struct file_waiter **place = &session->file_first;
-
-    while (*place != me)
-        place = &(*place)->next;
-    *place = me->next;
-    pthread_cond_broadcast(&session->turn_ended);
-}
-
-static void wait_slice(struct hutch_session *session)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += TURN_SLICE_MS * (long)NS_PER_MS;
-    if (until.tv_nsec >= (long)NS_PER_SECOND) {
-        until.tv_nsec -= (long)NS_PER_SECOND;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&session->turn_ended, &session->lock, &until);
-}
-
-static int wait_for_turn(struct errand *errand, const struct file_waiter *me,
-                         struct hutch_error *err)
-{
-    struct hutch_session *session = errand->session;
-    int token = cancel_fd(errand->options.cancel);
-
-    for (;;) {
-        if (token >= 0 && fd_wait(token, POLLIN, 0) != 0)
-            return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller before the start");
-        if (session->end.code != 0) {
-            *err = session->end;
-            return err->code;
-        }
-        if (session->file_first == me)
-            return 0;
-        if (clock_now_ns() >= errand->deadline_ns)
-            return err_set(err, HUTCH_ERR_BUSY,
-                           "other calls for files of this session took the %s s that this one has",
-                           number_text(errand->options.timeout_seconds).text);
-        wait_slice(session);
-    }
-}
-
-static int enter(struct errand *errand, struct file_waiter *me, struct hutch_error *err)
-{
-    struct hutch_session *session = errand->session;
-    struct file_waiter **last = &session->file_first;
-    size_t count = 0;
-    int code;
-
-    pthread_mutex_lock(&session->lock);
-    for (; *last; last = &(*last)->next)
-        count++;
-    if (count > LIMIT_SESSION_QUEUE) {
-        code = err_set(err, HUTCH_ERR_BUSY, "%d calls for files of this session wait already",
-                       LIMIT_SESSION_QUEUE);
-    } else {
-        *last = me;
-        code = wait_for_turn(errand, me, err);
-        if (code < 0)
-            leave(session, me);
-    }
-    pthread_mutex_unlock(&session->lock);
-    return code;
 }
 
 /* ---- one call --------------------------------------------------------------- */
@@ -220,21 +137,23 @@ static int run_errand(struct errand *errand, const struct hutch_file_options *op
                       struct hutch_error *err)
 {
     struct hutch_session *session = errand->session;
-    struct file_waiter me = {.next = NULL};
+    struct session_waiter me = {.token = -1};
 
     errand->call.path = errand->path.text;
     errand->call.user = errand->call.user ? errand->call.user : errand;
-    if (load_options(errand, options, err) < 0 || session_is_over(session, err) < 0 ||
-        enter(errand, &me, err) < 0)
+    if (load_options(errand, options, err) < 0)
+        return err->code;
+    me.token = cancel_fd(errand->options.cancel);
+    me.seconds = errand->options.timeout_seconds;
+    me.deadline_ns = errand->deadline_ns;
+    if (session_enter(session, &session->files, &me, err) < 0)
         return err->code;
     if (errand->call.type == WIRE_FILE_GET)
         errand->call.max_bytes =
             errand->options.max_bytes != 0 ? errand->options.max_bytes : session->disk_bytes;
     errand->call.executable = errand->options.executable && errand->call.type == WIRE_FILE_PUT;
     int code = make_call(errand, err);
-    pthread_mutex_lock(&session->lock);
-    leave(session, &me);
-    pthread_mutex_unlock(&session->lock);
+    session_leave(session, &session->files, &me);
     if (code < 0)
         return err_context(err, "%s: %s", errand->verb, quote_text(errand->path.text).text);
     return 0;

@@ -200,15 +200,3 @@ def test_many_idle_sessions(engine):
     for line in [one.close(n) for n in range(count)]:
         one.good(line)
     assert one.scheduler()["idle_sessions"] == 0
-
-
-def test_a_cancelled_exec_does_not_wait_for_those_before_it(engine):
-    made = engine("--threads", "6")
-    made.good(made.open(1))
-    running = made.exec(1, "while True: pass", timeout_seconds=60)
-    waiting = [made.exec(1, f"print({number})") for number in range(2)]
-    made.send("session 1 cancel")  # of all three: the one that runs, and those that wait
-    codes = [made.error(line)["code"] for line in (running, *waiting)]
-    assert codes == ["cancelled"] * 3
-    assert made.good(made.exec(1, "print('on')"))["stdout"] == "on\n"
-    made.good(made.close(1))

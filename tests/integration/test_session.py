@@ -18,12 +18,10 @@ import tempfile
 import time
 
 import pytest
+from session_lines import HUTCH, PATIENCE, children, until
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "conformance"))
 import account  # noqa: E402
-
-HUTCH = os.environ.get("HUTCH") or os.path.join(os.environ["HUTCH_BUILD"], "hutch")
-PATIENCE = 180  # the first session of all makes the tree of files
 
 DEAF = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
 
@@ -109,20 +107,6 @@ class Session:
         init, *others = sorted(children(self.supervisor()))
         assert len(others) <= 1
         return init, others[0] if others else None
-
-
-def children(pid):
-    """The children of a process, whichever of its threads made them."""
-    files = pathlib.Path("/proc", str(pid), "task").glob("*/children")
-    return [int(child) for file in files for child in file.read_text().split()]
-
-
-def until(condition, seconds=20):
-    """Looks until the condition holds, but for so long at most."""
-    end = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < end:
-        time.sleep(0.01)
-    return found
 
 
 def kept(result):
@@ -450,6 +434,32 @@ def test_an_interpreter_that_dies_in_between():
         assert until(lambda: not pathlib.Path(f"/proc/{interpreter}").exists())
         result = session.exec("'x' in globals()")
         assert result["state_lost"] and result["value"] == "False"
+
+
+def has_died(pid):
+    try:
+        return "State:\tZ" in pathlib.Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+def interpreter_of(session):
+    """The process of the cell that has the channel, as a copy has not."""
+    pids = in_cell(session.cell()[0])
+    return next((pid for pid in pids if os.path.lexists(f"/proc/{pid}/fd/1000")), None)
+
+
+def test_a_death_just_before_an_exec_is_not_the_execs():
+    """However late it becomes known: the exec runs all the same, and so does the one behind."""
+    with Session() as session:
+        session.exec("x = 1")
+        for _ in range(20):
+            victim = interpreter_of(session)
+            os.kill(victim, signal.SIGKILL)
+            assert until(lambda: has_died(victim))
+            for _ in range(2):
+                result = session.exec("1 + 1", timeout_seconds=10)
+                assert (result["value"], result["exit_code"], result["error"]) == ("2", 0, None), result
 
 
 def test_kill_minus_nine_of_each_process_says_what_became_of_it():

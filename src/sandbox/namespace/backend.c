@@ -512,6 +512,7 @@ static void take_exit(struct cell *cell, const struct proto_event *event,
                 .process_limit_hits = event->process_limit_hits,
                 .has_copy = event->has_copy != 0,
                 .copy_of = event->copy_of,
+                .exec_id = event->exec_id,
                 .has_files = event->files != 0,
             },
     };

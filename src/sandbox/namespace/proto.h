@@ -116,7 +116,7 @@ struct proto_event {
     uint64_t begin_ns;  /* STARTED: when the interpreter began, monotonic clock */
     int32_t pid;        /* STARTED: of the interpreter, as the supervisor sees it */
     int32_t init_pid;   /* STARTED: of hutch-init, likewise */
-    uint32_t exec_id;   /* PIPES */
+    uint32_t exec_id;   /* PIPES; EXITED of a session: in which it was, 0: in none */
     uint32_t signalled; /* RESTED: 1: an interrupt was sent during that exec */
     /* EXITED only */
     uint32_t has_copy;    /* of a session: a copy of the interpreter waits */

@@ -317,6 +317,23 @@ static void give_up(struct supervisor *supervisor, struct sandbox_cell *cell, in
     cell_abandon(supervisor, cell);
 }
 
+static bool is_idle(const struct cell_session *session)
+{
+    return session->phase == SESSION_IDLE || session->phase == SESSION_STOPPED;
+}
+
+static bool runs_exec(const struct cell_session *session)
+{
+    return session->phase == SESSION_EXEC || session->phase == SESSION_INTERRUPTED;
+}
+
+/* The exec in which the interpreter has died: one that begins now has no part in it. */
+static void note_death(struct cell_session *session)
+{
+    if (session->phase != SESSION_DYING)
+        session->died_in = runs_exec(session) ? session->exec_id : 0;
+}
+
 /* Goes on once the others are dead. */
 static void clear(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
 {
@@ -350,7 +367,9 @@ void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell
 {
     struct cell_session *session = cell->session;
 
+    note_death(session);
     session->exited = *event;
+    session->exited.exec_id = session->died_in;
     session->phase = SESSION_CLEARING;
     session->limit_ns = clock_after_ns(CLEAR_NS);
     session->look_ns = 0;
@@ -413,6 +432,7 @@ void session_take_death(struct supervisor *supervisor, struct sandbox_cell *cell
     struct cell_session *session = cell->session;
 
     if (!session->has_status) {
+        note_death(session);
         session->phase = SESSION_DYING;
         session->limit_ns = clock_after_ns(WORD_NS);
         return;
@@ -436,6 +456,14 @@ void session_subtract_usage(struct cell_session *session, struct cgroup_usage *u
 
 /* ---- going on ----------------------------------------------------------- */
 
+/* With an interpreter that nobody has asked to end. */
+static void start_idle(struct sandbox_cell *cell)
+{
+    cell->end = PROTO_END_EXIT;
+    cell->session->phase = SESSION_IDLE;
+    cell->session->limit_ns = clock_after_ns(cell->start.idle_ns);
+}
+
 static bool resume(struct supervisor *supervisor, struct sandbox_cell *cell, int channel)
 {
     struct cell_session *session = cell->session;
@@ -455,8 +483,7 @@ static bool resume(struct supervisor *supervisor, struct sandbox_cell *cell, int
     cell->run_pidfd = TAKE_FD(session->copy.pidfd);
     session->promoted = session->copy.ns_pid;
     drop_copy(session);
-    session->phase = SESSION_IDLE;
-    session->limit_ns = clock_after_ns(cell->start.idle_ns);
+    start_idle(cell);
     if (supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, &ignored) < 0)
         return false;
     cell_tell_started(supervisor, cell);
@@ -486,8 +513,6 @@ static bool relaunch(struct supervisor *supervisor, struct sandbox_cell *cell, i
 
 void session_conclude_launch(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    struct cell_session *session = cell->session;
-
     supervisor_close(supervisor, &cell->report_fd);
     if (cell->error.code == 0 && cell->layers == 0)
         err_set(&cell->error, HUTCH_ERR_ISOLATION, "the new interpreter died before it began");
@@ -495,22 +520,11 @@ void session_conclude_launch(struct supervisor *supervisor, struct sandbox_cell 
         give_up(supervisor, cell, cell->error.code, cell->error.message);
         return;
     }
-    session->phase = SESSION_IDLE;
-    session->limit_ns = clock_after_ns(cell->start.idle_ns);
+    start_idle(cell);
     cell_tell_started(supervisor, cell);
 }
 
 /* ---- orders ------------------------------------------------------------- */
-
-static bool is_idle(const struct cell_session *session)
-{
-    return session->phase == SESSION_IDLE || session->phase == SESSION_STOPPED;
-}
-
-static bool runs_exec(const struct cell_session *session)
-{
-    return session->phase == SESSION_EXEC || session->phase == SESSION_INTERRUPTED;
-}
 
 static bool begin(struct sandbox_cell *cell, uint32_t exec_id, uint64_t timeout_ns)
 {
@@ -524,6 +538,8 @@ static bool begin(struct sandbox_cell *cell, uint32_t exec_id, uint64_t timeout_
     if (session->phase != SESSION_IDLE)
         return session->phase == SESSION_DYING || session->phase == SESSION_CLEARING ||
                session->phase == SESSION_STOPPED;
+    if (fd_wait(cell->run_pidfd, POLLIN, 0) != 0) /* as dead, but that is not told here yet */
+        return true;
     session->phase = SESSION_EXEC;
     session->again_ns = NO_DEADLINE;
     session->signalled = false;
@@ -537,10 +553,8 @@ static bool done(struct sandbox_cell *cell)
     struct cell_session *session = cell->session;
 
     /* One that was killed will be dead soon, and then is told of. */
-    if (runs_exec(session) && cell->end == PROTO_END_EXIT) {
-        session->phase = SESSION_IDLE;
-        session->limit_ns = clock_after_ns(cell->start.idle_ns);
-    }
+    if (runs_exec(session) && cell->end == PROTO_END_EXIT)
+        start_idle(cell);
     session->rest = true;
     tell_rested(cell);
     return true;

@@ -89,6 +89,7 @@ struct cell_session {
     bool signalled;            /* it was sent, in this exec */
     bool rest;                 /* RESTED is to be told */
     uint64_t end_ns;           /* of the session, whatever happens */
+    uint32_t died_in;          /* the exec in which the interpreter has died; 0: between two */
     struct proto_event exited; /* to be told when the others are dead */
 };
 
