@@ -16,11 +16,11 @@
  * while it does, so that an interrupt does not wait; a second one runs the execs, a third
  * one sees to files. When an answer cannot be written everything ends.
  */
+#include "cell_options.h"
 #include "cli.h"
 
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/host.h"
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/quote.h"
@@ -47,10 +47,7 @@
 
 struct session_values {
     const char *language;
-    uint64_t memory_mb;
-    double cpus;
-    const char *backend;
-    struct text_list require;
+    struct cell_values cell;
     double idle_timeout_seconds;
     double lifetime_seconds;
     bool no_checkpoints;
@@ -85,20 +82,6 @@ struct desk {
 
 /* ---- options ---- */
 
-static const char *const languages[] = {"python", "javascript", "shell", "raw", NULL};
-static const char *const backends[] = {"auto", "namespace", NULL};
-static const char *const backends_later[] = {"microvm", NULL};
-
-static double memory_maximum(void)
-{
-    return (double)host_memory_mb();
-}
-
-static double cpus_maximum(void)
-{
-    return host_cpus();
-}
-
 #define VALUE(member) .offset = offsetof(struct session_values, member)
 
 static const struct option_spec session_options[] = {
@@ -106,36 +89,14 @@ static const struct option_spec session_options[] = {
      .letter = 'l',
      .type = OPTION_CHOICE,
      .argument = "LANG",
-     .choices = languages,
+     .choices = cell_languages,
      .help = "language of the programs",
      VALUE(language)},
-    {.name = "memory",
-     .letter = 'm',
-     .type = OPTION_WHOLE,
-     .argument = "MB",
-     .minimum = LIMIT_MEMORY_MB_MIN_SHELL,
-     .host_maximum = memory_maximum,
-     .help = "memory of all processes together in MiB; python and javascript need 64",
-     VALUE(memory_mb)},
-    {.name = "cpus",
-     .type = OPTION_NUMBER,
-     .argument = "N",
-     .minimum = LIMIT_CPUS_MIN,
-     .host_maximum = cpus_maximum,
-     .help = "processors, in parts too",
-     VALUE(cpus)},
-    {.name = "backend",
-     .type = OPTION_CHOICE,
-     .argument = "NAME",
-     .choices = backends,
-     .later = backends_later,
-     .help = "how the cell is isolated",
-     VALUE(backend)},
-    {.name = "require",
-     .type = OPTION_LIST,
-     .argument = "LAYER",
-     .help = "do not start without this layer of isolation",
-     VALUE(require)},
+    CELL_OPTION_MEMORY(offsetof(struct session_values, cell)),
+    CELL_OPTION_CPUS(offsetof(struct session_values, cell)),
+    CELL_OPTION_BACKEND(offsetof(struct session_values, cell)),
+    CELL_OPTION_REQUIRE(offsetof(struct session_values, cell),
+                        "do not start without this layer of isolation"),
     {.name = "idle-timeout",
      .type = OPTION_NUMBER,
      .argument = "SECONDS",
@@ -161,10 +122,7 @@ static const struct exit_row session_exits[] = {
     {"0", "standard input has ended, and every line is answered"},
     EXIT_ROW_USAGE,
     EXIT_ROW_FAILURE,
-    {"129", "hutch was ended by SIGHUP"},
-    {"130", "hutch was ended by SIGINT"},
-    {"141", "the reader of the output went away"},
-    {"143", "hutch was ended by SIGTERM"},
+    EXIT_ROWS_ENDED,
     {NULL, NULL},
 };
 
@@ -178,12 +136,10 @@ static void session_defaults(void *memory)
     hutch_session_options_init(&options);
     *values = (struct session_values){
         .language = "python",
-        .memory_mb = request.memory_mb,
-        .cpus = request.cpus,
-        .backend = "auto",
         .idle_timeout_seconds = options.idle_timeout_seconds,
         .lifetime_seconds = options.lifetime_seconds,
     };
+    cell_values_init(&values->cell, &request);
 }
 
 /* ---- answers ---- */
@@ -661,17 +617,9 @@ static int open_session(hutch_engine *engine, const struct session_values *value
     options.idle_timeout_seconds = values->idle_timeout_seconds;
     options.lifetime_seconds = values->lifetime_seconds;
     options.checkpoints = !values->no_checkpoints;
-    request.memory_mb = values->memory_mb;
-    request.cpus = values->cpus;
     if (language_parse(values->language, &request.language, err) < 0 ||
-        backend_parse(values->backend, &request.backend, err) < 0)
+        cell_values_apply(&values->cell, &request, err) < 0)
         return err->code;
-    for (size_t i = 0; i < values->require.count; i++) {
-        uint32_t layer;
-        if (layer_parse(values->require.items[i], &layer, err) < 0)
-            return err->code;
-        request.require |= layer;
-    }
     desk->language = request.language;
     return hutch_session_open(engine, &request, &options, &desk->session, err);
 }
@@ -740,7 +688,7 @@ static int session_main(const struct settings *settings, char **argv)
     int status = command_begin(&session_command, argv, &values);
     if (status < 0)
         status = run_session(settings, &values);
-    text_list_done(&values.require);
+    cell_values_done(&values.cell);
     return status;
 }
 
