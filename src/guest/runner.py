@@ -1763,14 +1763,7 @@ class Session:
     def evaluate(self, source, tidy, gate):
         compiled = False
         try:
-            program = Program(source, tidy)
-            store_program(program.source)
-            tree = parse_program(program.source)
-            if gate:
-                gate.judge(self.channel, tree, program.commands)
-            program.give_hints()
-            code = compile_program(program.source, tree)
-            del tree, program
+            code = prepare_program(self.channel, source, tidy, gate)
             compiled = True
             await_program = prepare_to_await() if code.co_flags & CO_COROUTINE else None
             rich.begin(self.channel)
@@ -1973,18 +1966,22 @@ def make_ready(channel):
     reserve.append(bytes(RESERVE_BYTES))
 
 
+def prepare_program(channel, source, tidy, gate):
+    """The code of a program that may run."""
+    program = Program(source, tidy)
+    store_program(program.source)
+    tree = parse_program(program.source)
+    if gate:
+        gate.judge(channel, tree, program.commands)
+    program.give_hints()
+    return compile_program(program.source, tree)
+
+
 def main(channel, frame):
     source, tidy, gate = receive_request(channel, frame)
     compiled = False
     try:
-        program = Program(source, tidy)
-        store_program(program.source)
-        tree = parse_program(program.source)
-        if gate:
-            gate.judge(channel, tree, program.commands)
-        program.give_hints()
-        code = compile_program(program.source, tree)
-        del tree, program
+        code = prepare_program(channel, source, tidy, gate)
         compiled = True
         await_program = prepare_to_await() if code.co_flags & CO_COROUTINE else None
         names = enter_main()
