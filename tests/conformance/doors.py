@@ -31,6 +31,17 @@ LARGEST_ARGUMENT = 100_000
 GRACE_SECONDS = 60
 
 
+def end_input(process):
+    """Ends a process by the end of its input; its status, or None where it had to be killed."""
+    process.stdin.close()
+    try:
+        return process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return None
+
+
 class DoorFailure(Exception):
     """A front door broke its own rules: no answer, no JSON, a hang."""
 
@@ -271,12 +282,8 @@ class CliSession:
 
     def close(self):
         """Ends it; what it leaves to complain about."""
-        self.process.stdin.close()
-        try:
-            status = self.process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        status = end_input(self.process)
+        if status is None:
             return ["hutch session did not end within 20 s after the end of its input"]
         errors = self.process.stderr.read()
         self.process.stderr.close()
@@ -384,12 +391,8 @@ class CDoor:
 
     def close(self):
         """Ends the door; what it leaves to complain about."""
-        self.process.stdin.close()
-        try:
-            status = self.process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        status = end_input(self.process)
+        if status is None:
             return ["door did not end within 20 s after the end of its input"]
         return [] if status == 0 else [f"door ended with status {status}"]
 

@@ -6,16 +6,12 @@ overtake, lines that are too long or too many, fields that do not belong, ids.
 HUTCH names the program, else it is the one of the build folder HUTCH_BUILD.
 """
 
-import json
 import os
 import socket
-import subprocess
-import threading
 
 import pytest
+from session_lines import PATIENCE, Lines
 
-HUTCH = os.environ.get("HUTCH") or os.path.join(os.environ["HUTCH_BUILD"], "hutch")
-PATIENCE = 180  # the first session of all makes the tree of files
 LINES_MAX = 1024  # that wait
 LINE_BYTES = 8 << 20
 
@@ -33,43 +29,7 @@ def _cache(tmp_path_factory, monkeypatch):
         monkeypatch.setenv("HUTCH_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
-class Session:
-    """A session on the command line, which is killed after PATIENCE."""
-
-    status = 0
-
-    def __init__(self, *options, stdout=subprocess.PIPE):
-        self.process = subprocess.Popen([HUTCH, "session", *options], stdin=subprocess.PIPE,
-                                        stdout=stdout)
-        self.patience = threading.Timer(PATIENCE, self.process.kill)
-        self.patience.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_):
-        if kind:
-            self.process.kill()
-        if not self.process.stdin.closed:
-            self.process.stdin.close()
-        status = self.process.wait()
-        self.patience.cancel()
-        if self.process.stdout:
-            self.process.stdout.close()
-        assert kind or status == self.status
-
-    def send_text(self, text):
-        self.process.stdin.write(text)
-        self.process.stdin.flush()
-
-    def send(self, *lines):
-        self.send_text(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-
-    def take(self):
-        line = self.process.stdout.readline()
-        assert line, "hutch has ended"
-        return json.loads(line)
-
+class Session(Lines):
     def ask(self, line):
         self.send(line)
         return self.take()

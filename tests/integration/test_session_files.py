@@ -15,15 +15,13 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import threading
 import time
 
 import pytest
+from session_lines import Lines, children, until
 
 BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
-HUTCH = os.environ.get("HUTCH") or str(BUILD / "hutch")
-PATIENCE = 180  # the first session of all makes the tree of files
 PIECE = 64 << 10
 MIB = 1 << 20
 INVALID, BUSY, CANCELLED, EXPIRED = -1, -9, -10, -11
@@ -42,20 +40,6 @@ def cache(tmp_path_factory):
         del os.environ["HUTCH_CACHE_DIR"]
 
 
-def children(pid):
-    """The children of a process, whichever of its threads made them."""
-    files = pathlib.Path("/proc", str(pid), "task").glob("*/children")
-    return [int(child) for file in files for child in file.read_text().split()]
-
-
-def until(condition, seconds=20):
-    """Looks until the condition holds, but for so long at most."""
-    end = time.monotonic() + seconds
-    while not (found := condition()) and time.monotonic() < end:
-        time.sleep(0.01)
-    return found
-
-
 def is_alive(pid):
     with contextlib.suppress(OSError):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1][0] != "Z"
@@ -71,37 +55,16 @@ def digest(path):
 # ---- the command line ----
 
 
-class Session:
-    """A session on the command line."""
+class Session(Lines):
+    """A session whose answers are told apart."""
 
     def __init__(self, *options):
-        self.process = subprocess.Popen(
-            [HUTCH, "session", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        super().__init__(*options)
         self.execs, self.files, self.number = [], {}, 0
-        self.patience = threading.Timer(PATIENCE, self.process.kill)
-        self.patience.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, *_):
-        if kind:
-            self.process.kill()
-        self.process.stdin.close()
-        status = self.process.wait(timeout=PATIENCE)
-        self.patience.cancel()
-        self.process.stdout.close()
-        assert kind or status == 0
-
-    def send(self, line):
-        self.process.stdin.write(json.dumps(line).encode() + b"\n")
-        self.process.stdin.flush()
 
     def take(self):
         """One more answer, to where it belongs."""
-        line = self.process.stdout.readline()
-        assert line, "hutch has ended"
-        answer = json.loads(line)
+        answer = super().take()
         if "op" in answer:
             assert answer["id"] not in self.files
             self.files[answer["id"]] = answer

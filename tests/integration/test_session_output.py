@@ -8,7 +8,8 @@ what runs in the background.
 import os
 
 import pytest
-from test_session import Session, _cache, until  # noqa: F401 # pylint: disable=unused-import
+from session_lines import until
+from test_session import Session, _cache  # noqa: F401 # pylint: disable=unused-import
 
 # A process that prints on both streams once there is the file `go`, and then makes `done`.
 CHILD = "until test -e go; do sleep 0.02; done; echo child; echo wrong >&2; touch done"
