@@ -18,6 +18,23 @@ void fd_close(int *fd)
     *fd = -1;
 }
 
+ssize_t fd_read_at(int fd, void *data, size_t length, uint64_t offset)
+{
+    size_t have = 0;
+
+    while (have < length) {
+        ssize_t count = pread(fd, (char *)data + have, length - have, (off_t)(offset + have));
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return -1;
+        if (count == 0)
+            break;
+        have += (size_t)count;
+    }
+    return (ssize_t)have;
+}
+
 int fd_write_all(int fd, const char *data, size_t length)
 {
     while (length > 0) {

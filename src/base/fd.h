@@ -10,6 +10,10 @@
 /* Closes *fd where there is one, and sets it to -1. */
 void fd_close(int *fd);
 
+/* Reads length bytes of a file from an offset, fewer only where it ends before. How many, or -1
+ * with errno. */
+MUST_CHECK ssize_t fd_read_at(int fd, void *data, size_t length, uint64_t offset);
+
 /* Writes all of it. 0, or -1 with errno. */
 MUST_CHECK int fd_write_all(int fd, const char *data, size_t length);
 

@@ -142,21 +142,11 @@ static int give(void *user, char *data, size_t length)
 {
     struct source *source = user;
 
-    if (source->memory) {
+    if (source->memory)
         memcpy(data, source->memory + source->offset, length);
-        source->offset += length;
-        return 0;
-    }
-    while (length > 0) {
-        ssize_t count = pread(source->fd, data, length, (off_t)source->offset);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0) /* it cannot be read, or has become shorter */
-            return -1;
-        source->offset += (uint64_t)count;
-        data += count;
-        length -= (size_t)count;
-    }
+    else if (fd_read_at(source->fd, data, length, source->offset) != (ssize_t)length)
+        return -1; /* it cannot be read, or has become shorter */
+    source->offset += length;
     return 0;
 }
 

@@ -93,25 +93,20 @@ static int read_memory(void *user, char *data, size_t length, struct hutch_error
 
 struct source {
     int fd;
-    off_t offset;
+    uint64_t offset;
 };
 
 static int read_source(void *user, char *data, size_t length, struct hutch_error *err)
 {
     struct source *source = user;
 
-    while (length > 0) {
-        ssize_t count = pread(source->fd, data, length, source->offset);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read it");
-        if (count == 0)
-            return err_set(err, HUTCH_ERR_SYSTEM, "it has become shorter while it was read");
-        source->offset += count;
-        data += count;
-        length -= (size_t)count;
-    }
+    ssize_t count = fd_read_at(source->fd, data, length, source->offset);
+
+    if (count < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read it");
+    if ((size_t)count < length)
+        return err_set(err, HUTCH_ERR_SYSTEM, "it has become shorter while it was read");
+    source->offset += length;
     return 0;
 }
 
