@@ -172,9 +172,9 @@ struct hutch_engine_options {
                                for a request is then without */
     bool zygote_per_owner;  /* owners share no zygote, and so no address layout and hash seed;
                                default false */
-    uint32_t max_cells;     /* runs at once; 1 to 1024. Default, and the most whatever is said
-                               here: what the supervisor holds beside parked cells, and a twelfth
-                               of the descriptors that this process may open (ulimit -n);
+    uint32_t max_cells;     /* runs and sessions at once; 1 to 1024. Default, and the most whatever
+                               is said here: what the supervisor holds beside parked cells, and a
+                               twelfth of the descriptors that this process may open (ulimit -n);
                                hutch_doctor shows it */
     uint32_t queue_size;    /* runs that wait for their turn; 1 to 10000, default 1000; at most a
                                quarter of those descriptors */
@@ -184,7 +184,7 @@ struct hutch_engine_options {
 /* When a run starts. The sum of limits does not count, since few programs come near
  * theirs; what is used does. One more run starts when
  *
- *   - fewer than max_cells are active;
+ *   - fewer than max_cells are there, idle sessions among them;
  *   - the memory available (of the machine, or in the cgroups of the cells) exceeds a
  *     reserve, 256 MiB or 5 % but at most an eighth, by what the runs of the last second
  *     and the new one are expected to use, judging by those that came before;
@@ -194,7 +194,7 @@ struct hutch_engine_options {
  *
  * The last two never hold back the only run of an engine, and slow down rather than stop
  * one of an owner who has fewer active than there are processors. hutch_doctor shows the
- * numbers.
+ * numbers. An exec of a session is such a run, but for the first of these.
  *
  * Otherwise the run waits. Of the owners (hutch_request.owner; NULL is one of them) the
  * one with the fewest active runs is next, of several the one that has waited longest since
@@ -426,6 +426,14 @@ struct hutch_rich {
     size_t length;
 };
 
+/* A process that an exec of a session has left running. */
+struct hutch_process {
+    int32_t pid;           /* in the cell */
+    char *command;         /* its command line, at most 256 bytes of it; what it says of itself;
+                              UTF-8 */
+    uint64_t memory_bytes; /* resident; what it shares with others counts for each */
+};
+
 /* What a program did. exit_code, exit_signal, timed_out, the times, memory and
  * layers come from the kernel and the supervisor. value, results and error come from
  * inside the cell: bounded claims of code that nobody trusts. */
@@ -465,12 +473,17 @@ typedef struct hutch_result {
 
     /* Of an exec in a session; see hutch_session_exec. */
     bool in_session;
-    bool restored;               /* the session went on from its checkpoint: what exec before
-                                    this one had done is there, but for threads, children,
-                                    sockets, file offsets and files */
+    bool restored;                   /* the session went on from its checkpoint: what exec before
+                                        this one had done is there, but for threads, children,
+                                        sockets, file offsets and files */
+    const char *const *not_restored; /* these, as texts, where restored; static */
+    size_t not_restored_count;
     bool state_lost;             /* the interpreter had to be replaced: files alone are there */
-    struct hutch_text late_text; /* what was printed since the exec before, by threads and
-                                    processes that it left; UTF-8; data is NULL for none */
+    struct hutch_text late_text; /* what threads and processes of earlier execs have printed
+                                    since the result before this one, also while this exec ran;
+                                    UTF-8; data is NULL for none */
+    struct hutch_process *background; /* what runs in the cell after the exec; the result's */
+    size_t background_count;          /* at most 64 */
     /* Made or changed by the program, sorted by path; as its processes left them, which are
      * all dead when the files are read. None where the memory limit ended the cell. What is
      * said of them comes from inside the cell: claims, bounded. */
@@ -479,7 +492,8 @@ typedef struct hutch_result {
     bool files_truncated;       /* there are more, or one that return_files names has not come: the
                                    data would exceed 4 MiB together, or cannot be read */
     struct hutch_rich *results; /* in the order of display; the result's, freed with it */
-    size_t result_count;        /* at most 64, of together at most 8 MiB and 4 MiB each */
+    size_t result_count;        /* at most 64, of together at most 8 MiB and 4 MiB each, before
+                                   bytes that are no UTF-8 become U+FFFD */
     uint32_t results_dropped;   /* rich outputs that were too many, too large or malformed; at
                                    least so many */
 } hutch_result;
@@ -508,28 +522,30 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_result_to_json(const hutch_result *resul
 
 /* A cell that stays, so that state persists from one exec to the next: variables,
  * imports, functions, the working directory, files; of a shell its variables, functions
- * and options. An exec that fails, exits or does not parse keeps it.
+ * and options. An exec that fails, exits or does not parse keeps it. One of javascript ends
+ * when its loop has nothing left to do.
  *
- * An exec that is over its time is interrupted (KeyboardInterrupt, of a shell SIGINT for
- * the foreground), and killed a second later. An interpreter that dies, by this, by its
- * own hand or for its memory, takes its threads and children along, not the session:
+ * An exec that is over its time is interrupted (SIGINT: in python KeyboardInterrupt; of a
+ * shell for the foreground), every quarter of a second while it has not ended, and killed a
+ * second later. In javascript no interrupt ends a loop in the callback of a timer or an event.
+ * It never reaches a later exec. An interpreter that dies, by this, by its own hand or for
+ * its memory, takes its threads and children along, not the session:
  *
  *   python   goes on from a checkpoint, a copy of the interpreter that was forked after
  *            the exec before: `restored`. There is none while the program has other
  *            threads, or holds more than a third of memory_mb.
  *   else     a new interpreter is started in the same cell: `state_lost`. Its files and
- *            what it had in /tmp stay.
+ *            what it had in /tmp stay. Of javascript and the shell always: no checkpoints.
  *
- * There are sessions of python and of the shell. Environment variables and stdin belong to
- * an exec; of what an exec does to files its result says nothing. A session ends when it was
- * idle for too long, is too old, or its cell is lost; then an exec is HUTCH_ERR_EXPIRED.
+ * Environment variables and stdin belong to an exec. Files stay. A session ends when it was idle
+ * for too long, is too old, or its cell is lost; then every call is HUTCH_ERR_EXPIRED.
  */
 typedef struct hutch_session hutch_session;
 
 /* How a session lives. Zero in a number means its default. */
 struct hutch_session_options {
     size_t size;                 /* set by hutch_session_options_init */
-    double idle_timeout_seconds; /* without an exec; 1 to 86400, default 300 */
+    double idle_timeout_seconds; /* without an exec or a call for files; 1 to 86400, default 300 */
     double lifetime_seconds;     /* in all; 1 to 604800, default 86400 */
     bool checkpoints;            /* of python; default true */
 };
@@ -541,7 +557,8 @@ HUTCH_PUBLIC void hutch_session_options_init(struct hutch_session_options *optio
  * disk_mb, backend, require, owner. options may be NULL. The session is the caller's, to
  * be closed by hutch_session_close before the engine is freed. It may be used by any
  * number of threads at once. A session takes a place for cells (max_cells) as long as it
- * lives. Errors: as hutch_run; always "not started". */
+ * lives; where none gets free in time, the error is BUSY and says how many there are.
+ * Errors: as hutch_run; always "not started". */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_open(hutch_engine *engine,
                                                      const struct hutch_request *request,
                                                      const struct hutch_session_options *options,
@@ -549,13 +566,21 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_open(hutch_engine *engine,
                                                      struct hutch_error *err);
 
 /* Runs code in a session, on the calling thread. Of the request these count: code, stdin,
- * env, timeout_seconds, max_output_bytes, output_encoding, tidy, gate; its language must
- * be the session's. Execs run one after the other, in the order of the calls; at most 64
- * wait. A token ends the wait, or interrupts the exec and, a second later, kills its
- * interpreter; the call then ends with HUTCH_ERR_CANCELLED, and the session goes on.
+ * env, timeout_seconds, max_output_bytes, output_encoding, tidy, gate, files, return_files;
+ * its language must be the session's. Files and uploads are placed when its turn has come,
+ * before its time begins. Execs run one after the other, in the order of the calls; at most 64
+ * wait. Each waits for its turn among all runs, too: BUSY says that it waited too long, was not
+ * started, and that the session goes on. A token ends the wait, or interrupts the exec and, a
+ * second later, kills its interpreter; the call then ends with HUTCH_ERR_CANCELLED, and the session
+ * goes on.
  *
  * Of the result, cpu_ms is of the interpreter's own process, and peak_memory_bytes 0,
- * where that has not died.
+ * where that has not died. Its files are those that were made or changed below the home
+ * directory while the exec ran, by whatever process, and are still there; what
+ * hutch_session_put placed before is not, what it placed meanwhile is. Others may still be
+ * changing when what the exec left is running on. Looking for them takes time that grows
+ * with the number of files that are there (one or two microseconds for each), and is not part of
+ * duration_ms.
  * Errors: all; EXPIRED says why the session is over. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_exec(hutch_session *session,
                                                      const struct hutch_request *request,
@@ -563,8 +588,94 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_exec(hutch_session *session,
                                                      hutch_result **ret_result,
                                                      struct hutch_error *err);
 
-/* Interrupts the exec that runs, if one does: as SIGINT would from a keyboard. From any
- * thread, also from an output callback. */
+/* Calls for the files of a session. They come from any thread, at any time, and do not wait
+ * for execs, nor execs for them; those of one session are served one after the other, in the
+ * order of the calls. Served they are not by the program but beside it, with its rights: so a
+ * program that hangs or has died holds none up, and one that closes its files to itself
+ * (chmod) closes them to these calls.
+ *
+ * A path is relative to the home directory, or below it from the root, as that of a struct
+ * hutch_file_in. No symbolic link is followed. What is put appears under its name, in place
+ * of what was there, when all of it has come. After an error nothing has changed but that
+ * directories on its path may be there, except where the error says maybe_ran: then the last
+ * of it was on its way when the answer was lost.
+ *
+ * Memory does not grow with the size of a file: it goes by pieces of at most 64 KiB.
+ *
+ * Errors: INVALID for what the caller can mend, sys_errno says what (ENOENT: nothing there;
+ * ENOSPC: disk_mb is used up; EFBIG; EACCES: the program has closed it ...); EXPIRED says why
+ * the session is over; BUSY where the turn, and CANCELLED where the end, had not come in time;
+ * HELPER, NO_MEMORY, SYSTEM. */
+
+/* How a call for files is made. Zero in a number means its default. */
+struct hutch_file_options {
+    size_t size;            /* set by hutch_file_options_init */
+    hutch_cancel *cancel;   /* ends the call, with HUTCH_ERR_CANCELLED; default NULL */
+    double timeout_seconds; /* for all of the call, the wait for its turn too; 0.1 to 3600,
+                               default 300. Within it, 30 for a piece that the cell
+                               does not take or give */
+    uint64_t max_bytes;     /* of a get: a larger file is refused; default what disk_mb says */
+    bool executable;        /* of a put; default false */
+};
+
+/* Fills *options with defaults. Cannot fail. */
+HUTCH_PUBLIC void hutch_file_options_init(struct hutch_file_options *options);
+
+/* Gives the next length bytes of what is put, all of them; length is 1 to 65536. Returns 0;
+ * anything else ends the call with HUTCH_ERR_CANCELLED. Called on the thread of the call, as
+ * hutch_write_fn is. While it takes its time, neither time-out nor token end the call, and
+ * other calls for files of this session wait. */
+typedef int (*hutch_read_fn)(void *user, char *data, size_t length);
+
+/* Takes the next length bytes of what is got; likewise. */
+typedef int (*hutch_write_fn)(void *user, const char *data, size_t length);
+
+/* Puts a file of length bytes; directories on its path are made. options may be NULL. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_put(hutch_session *session, const char *path,
+                                                    uint64_t length, hutch_read_fn read, void *user,
+                                                    const struct hutch_file_options *options,
+                                                    struct hutch_error *err);
+
+/* Gets a regular file that has one name. What write has taken before an error is a part of
+ * it. options may be NULL. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_get(hutch_session *session, const char *path,
+                                                    hutch_write_fn write, void *user,
+                                                    const struct hutch_file_options *options,
+                                                    struct hutch_error *err);
+
+/* An entry of a directory. */
+struct hutch_entry {
+    char *name;    /* any bytes but NUL and '/' */
+    uint64_t size; /* as the file system says */
+    bool is_directory;
+};
+
+/* What is in a directory, sorted by name, byte by byte: claims, bounded. */
+typedef struct hutch_listing {
+    size_t size;
+    struct hutch_entry *entries;
+    size_t count;   /* at most 20000 */
+    bool truncated; /* there are more */
+} hutch_listing;
+
+/* Lists a directory; "" is the home directory. options may be NULL. The listing is the
+ * caller's, to be freed by hutch_listing_free. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_list(hutch_session *session, const char *path,
+                                                     const struct hutch_file_options *options,
+                                                     hutch_listing **ret_listing,
+                                                     struct hutch_error *err);
+
+/* NULL is ignored. */
+HUTCH_PUBLIC void hutch_listing_free(hutch_listing *listing);
+
+/* Deletes a file, or a directory that is empty. options may be NULL. */
+HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_delete(hutch_session *session, const char *path,
+                                                       const struct hutch_file_options *options,
+                                                       struct hutch_error *err);
+
+/* Interrupts the exec that runs, if one does: as SIGINT would from a keyboard, and for a
+ * second again every quarter of it while the exec has not ended. From any thread, also from an
+ * output callback. */
 HUTCH_PUBLIC void hutch_session_interrupt(hutch_session *session);
 
 /* What is known of a session. */
@@ -611,9 +722,10 @@ HUTCH_PUBLIC void hutch_json_request_free(hutch_json_request *request);
  * "runtimes": [{"language", "interpreter", "available", "reason", "mend"}],
  * "cgroup": {"layout", "controllers"}, "cells": {"starts": {"cold", "forked", "parked"},
  * "warm": [{"language", "pools", "parked", "zygotes", "zygote_deaths", "log",
- * "zygote_memory", "parked_memory"}]}, "scheduler": {"active", "waiting", "max_cells",
- * "queue_size", "memory_available_bytes", "memory_reserve_bytes", "memory_claimed_bytes",
- * "expected_bytes", "memory_pressure", "runnable", "runnable_limit", "held_back_by"}}.
+ * "zygote_memory", "parked_memory"}]}, "scheduler": {"active", "idle_sessions", "waiting",
+ * "max_cells", "queue_size", "memory_available_bytes", "memory_reserve_bytes",
+ * "memory_claimed_bytes", "expected_bytes", "memory_pressure", "runnable", "runnable_limit",
+ * "held_back_by"}}.
  * A runtime that is available has a reason and a mend, too, where its programs lack something
  * that they can do without. "expected_bytes" is what a run with the default limits is expected to
  * use, "memory_pressure" a percentage, and "held_back_by" what another run would wait for now:

@@ -46,6 +46,12 @@ def times(rows, ratios):
         yield "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
+def opened(row):
+    if "open_p50_ms" not in row:
+        return ""
+    return f"; {row['n']} sessions, opened in {row['open_p50_ms']:.1f} ms each (p50)"
+
+
 def others(report):
     for row in report["rows"]:
         words, met = aim(row)
@@ -56,7 +62,7 @@ def others(report):
                    f"{row['window_seconds']} s, {row['n']} runs{judged}")
         elif "pss_bytes" in row:
             yield (f"- {row['name']}: {row['private_dirty_bytes'] / 2**20:.2f} MiB of its own, "
-                   f"{row['pss_bytes'] / 2**20:.2f} MiB with its share of the rest{judged}")
+                   f"{row['pss_bytes'] / 2**20:.2f} MiB with its share of the rest{opened(row)}{judged}")
     for ratio in report["ratios"]:
         if "aim_times_faster" in ratio:
             yield (f"- {ratio['name']}: {ratio['times_faster']:.1f} times as fast as "

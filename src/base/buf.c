@@ -79,6 +79,14 @@ void buf_appendf(struct buf *buf, const char *format, ...)
     buf->length += (size_t)length;
 }
 
+void buf_drop_front(struct buf *buf, size_t count)
+{
+    if (count == 0)
+        return;
+    buf->length -= count;
+    memmove(buf->data, buf->data + count, buf->length + 1); /* its end too */
+}
+
 void buf_clear(struct buf *buf)
 {
     buf->length = 0;

@@ -39,6 +39,9 @@ void buf_append(struct buf *buf, const void *data, size_t length);
 void buf_append_text(struct buf *buf, const char *text);
 void buf_appendf(struct buf *buf, const char *format, ...) PRINTF_LIKE(2, 3);
 
+/* Drops the first count bytes, of at most length. */
+void buf_drop_front(struct buf *buf, size_t count);
+
 /* Empties it, keeps the memory, forgets a failure. */
 void buf_clear(struct buf *buf);
 

@@ -18,6 +18,23 @@ void fd_close(int *fd)
     *fd = -1;
 }
 
+ssize_t fd_read_at(int fd, void *data, size_t length, uint64_t offset)
+{
+    size_t have = 0;
+
+    while (have < length) {
+        ssize_t count = pread(fd, (char *)data + have, length - have, (off_t)(offset + have));
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return -1;
+        if (count == 0)
+            break;
+        have += (size_t)count;
+    }
+    return (ssize_t)have;
+}
+
 int fd_write_all(int fd, const char *data, size_t length)
 {
     while (length > 0) {
@@ -63,7 +80,8 @@ union control {
     struct cmsghdr align;
 };
 
-int fd_send(int socket, const void *data, size_t length, const int *fds, size_t count)
+static int send_with(int socket, const void *data, size_t length, const int *fds, size_t count,
+                     int flags)
 {
     union control control;
     struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = length};
@@ -85,9 +103,19 @@ int fd_send(int socket, const void *data, size_t length, const int *fds, size_t 
     }
     ssize_t sent;
     do
-        sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+        sent = sendmsg(socket, &message, MSG_NOSIGNAL | flags);
     while (sent < 0 && errno == EINTR);
     return sent < 0 ? -1 : 0;
+}
+
+int fd_send(int socket, const void *data, size_t length, const int *fds, size_t count)
+{
+    return send_with(socket, data, length, fds, count, 0);
+}
+
+int fd_send_now(int socket, const void *data, size_t length, const int *fds, size_t count)
+{
+    return send_with(socket, data, length, fds, count, MSG_DONTWAIT);
 }
 
 /* Collects received descriptors; more than room are closed. */

@@ -10,6 +10,10 @@
 /* Closes *fd where there is one, and sets it to -1. */
 void fd_close(int *fd);
 
+/* Reads length bytes of a file from an offset, fewer only where it ends before. How many, or -1
+ * with errno. */
+MUST_CHECK ssize_t fd_read_at(int fd, void *data, size_t length, uint64_t offset);
+
 /* Writes all of it. 0, or -1 with errno. */
 MUST_CHECK int fd_write_all(int fd, const char *data, size_t length);
 
@@ -29,6 +33,11 @@ MUST_CHECK int fd_pipe(int ret_fds[2]);
  * 0, or -1 with errno. */
 #define FD_SEND_MAX 16
 MUST_CHECK int fd_send(int socket, const void *data, size_t length, const int *fds, size_t count);
+
+/* The same without waiting for room: EAGAIN, whatever the socket's mode, which those at its
+ * other end may have a hold on. */
+MUST_CHECK int fd_send_now(int socket, const void *data, size_t length, const int *fds,
+                           size_t count);
 
 /* Receives one packet and up to *count descriptors, born close-on-exec.
  * Returns the packet's length, 0 at the end, -1 with errno: EMSGSIZE for a

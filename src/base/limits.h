@@ -49,8 +49,14 @@
 /* a session */
 #define LIMIT_IDLE_SECONDS_MAX 86400.0
 #define LIMIT_LIFETIME_SECONDS_MAX 604800.0
-#define LIMIT_SESSION_QUEUE 64   /* execs that wait */
-#define LIMIT_LATE_BYTES KIB(64) /* printed between two execs: so much is kept */
+#define LIMIT_SESSION_QUEUE 64 /* execs that wait, and calls for files */
+#define LIMIT_FILE_SECONDS_MIN 0.1
+#define LIMIT_FILE_SECONDS_MAX 3600.0 /* for a call for files */
+#define LIMIT_LATE_BYTES KIB(64)      /* printed by what earlier execs left: so much is kept */
+#define LIMIT_OLD_OUTPUTS 8           /* pairs of pipes of earlier execs that are still read */
+#define LIMIT_PIPE_BYTES MIB(2)       /* two pipes hold no more */
+#define LIMIT_BACKGROUND 64           /* processes that a result lists */
+#define LIMIT_COMMAND_BYTES 256       /* of each of them */
 
 /* a model's server */
 #define LIMIT_SSE_EVENT_BYTES MIB(8)     /* a line, and an event */
@@ -62,6 +68,7 @@
 #define LIMIT_MESSAGES 10000             /* of a conversation */
 #define LIMIT_CONVERSATION_BYTES MIB(64) /* as JSON */
 #define LIMIT_TOOLS 128                  /* offered to a model */
+#define LIMIT_CALL_ANSWER_BYTES MIB(4)   /* what a tool says of one call */
 #define LIMIT_URL_BYTES KIB(2)
 #define LIMIT_KEY_BYTES KIB(4)
 #define LIMIT_HEADERS 32 /* that the caller adds */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hutch bench: what a fresh cell costs, beside programs that do the same work
- * with less around it; see bench.h for its parts.
+ * hutch bench: what a fresh cell and an exec in a session cost, beside programs that do the same
+ * work with less around it; see bench.h for its parts.
  */
 #include "bench.h"
 
@@ -39,6 +39,15 @@ static void share_samples(struct bench *bench, double *samples)
     }
 }
 
+/* After an error some are there still. */
+static void close_sessions(struct bench *bench)
+{
+    for (size_t i = 0; i < bench->row_count; i++) {
+        hutch_session_close(bench->rows[i].session);
+        bench->rows[i].session = NULL;
+    }
+}
+
 static void sort_samples(struct bench *bench)
 {
     for (size_t i = 0; i < bench->row_count; i++)
@@ -70,6 +79,7 @@ static int measure(const struct settings *settings, struct bench *bench, struct 
         if (done < 0)
             problem_take(problem, &err);
     }
+    close_sessions(bench);
     bench_engines_done(engines);
     return done;
 }
@@ -154,7 +164,7 @@ static const struct exit_row bench_exits[] = {
 const struct command bench_command = {
     .name = "bench",
     .synopsis = "[--json] [-n N] [--seconds S] [--rows PREFIX[,PREFIX]]",
-    .summary = "Measure what a fresh cell costs on this host, beside plain programs.",
+    .summary = "Measure what cells and sessions cost on this host, beside plain programs.",
     .options = bench_options,
     .option_count = ARRAY_LENGTH(bench_options),
     .exits = bench_exits,

@@ -6,6 +6,7 @@
  *   bench_rows.c     what is measured: the table of rows
  *   bench_measure.c  in what order samples are taken
  *   bench_cells.c    engines, their pools, and one run in a cell
+ *   bench_session.c  execs in sessions, and many idle ones
  *   bench_spawn.c    one run of a plain program
  *   bench_load.c     many runs at once
  *   bench_facts.c    what follows from the samples
@@ -41,16 +42,19 @@
 /* ---- rows --------------------------------------------------------------- */
 
 enum bench_kind {
-    BENCH_CELL,    /* runs in fresh cells, through the C API */
-    BENCH_PROGRAM, /* runs of a plain program */
-    BENCH_LOAD,    /* runs from several threads at once */
-    BENCH_MEMORY,  /* what waiting processes hold */
+    BENCH_CELL,     /* runs in fresh cells, through the C API */
+    BENCH_PROGRAM,  /* runs of a plain program */
+    BENCH_SESSION,  /* execs in a session that stays */
+    BENCH_LOAD,     /* runs from several threads at once */
+    BENCH_MEMORY,   /* what waiting processes hold */
+    BENCH_SESSIONS, /* what idle sessions hold */
 };
 
 enum bench_spacing {
     BENCH_INTERLEAVED,  /* each sample between those of other rows */
     BENCH_BACK_TO_BACK, /* blocks without a gap */
     BENCH_SPORADIC,     /* a gap of 50 ms before each sample */
+    BENCH_GAPS,         /* one of 5 ms */
 };
 
 /* Engines, each with a supervisor of its own. */
@@ -62,6 +66,7 @@ enum bench_engine_id {
     BENCH_ENGINE_LIBRARIES_FORKED,
     BENCH_ENGINE_JAVASCRIPT,
     BENCH_ENGINE_LOADED,
+    BENCH_ENGINE_SESSIONS,
     BENCH_ENGINES
 };
 
@@ -81,11 +86,15 @@ struct bench_row {
     enum bench_engine_id engine;
     enum hutch_language language;
     const char *code;         /* of a cell; prints 1 */
+    const char *before;       /* of a session: its first exec; or NULL */
+    uint64_t memory_mb;       /* of a session; 0: the default */
+    uint64_t file_bytes;      /* of a session: a file of that size goes in and out; 0: an exec */
     const char *needs;        /* fails where modules are missing; or NULL */
     const char *preloaded;    /* fails where they are not loaded ahead of the program */
     const char *const *argv;  /* of a program, argv[0] absolute */
     enum bench_origin origin; /* that the row's runs should have */
     bool isolated;            /* by hutch; valid only with every layer in force */
+    bool checkpoint;          /* of a session */
     bool optional;            /* left out where it does not work */
     bool of_zygote;           /* memory: of the zygote instead of parked cells */
     const char *bare;         /* the row of the interpreter that a cell adds to; or NULL */
@@ -100,6 +109,8 @@ struct bench_row {
     uint32_t layers;             /* that were in force in every run */
     uint64_t starts, hits;       /* of runs in the blocks; those of the row's origin */
     size_t pool_size;            /* cells that wait when the pool is full */
+    hutch_session *session;      /* as long as samples are taken */
+    bool not_copied;             /* there was no checkpoint in the end */
     bool not_preloaded;          /* a module was not there ahead of the run */
     double per_second, min_per_second, max_per_second;
     uint64_t window_seconds;
@@ -183,6 +194,19 @@ MUST_CHECK int bench_engine_fill(struct bench_engine *engine, struct bench_look 
 MUST_CHECK int bench_engine_run(const struct bench_engine *engine, enum hutch_language language,
                                 const char *code, struct bench_sample *ret_sample,
                                 struct hutch_error *err);
+
+/* One exec, or the way of a file in and out, in the row's session, which is opened first where it
+ * is not there. Errors: those of hutch_session_open and _exec; SYSTEM as above. */
+MUST_CHECK int bench_session_run(const struct bench_engine *engine, struct bench_row *row,
+                                 struct bench_sample *ret_sample, struct hutch_error *err);
+
+/* Ends the row's session, if there is one, and sees whether it had a checkpoint. */
+MUST_CHECK int bench_session_end(struct bench_row *row, struct hutch_error *err);
+
+/* Opens as many sessions as the row wants and the engine admits, and looks at their
+ * memory. */
+MUST_CHECK int bench_sessions(const struct bench_engine *engine, struct bench_row *row,
+                              struct hutch_error *err);
 
 /* Runs as many cells as the engine gives, for so long. */
 MUST_CHECK int bench_load(struct bench_engine *engine, uint64_t seconds, struct bench_row *row,

@@ -51,6 +51,8 @@ static void append_fault(const struct bench_row *row, struct buf *text)
     }
     if (row->not_preloaded)
         buf_appendf(text, "%smodules were not loaded ahead", text->length > 0 ? "; " : "");
+    if (row->not_copied)
+        buf_appendf(text, "%sno checkpoint was there", text->length > 0 ? "; " : "");
     if (bench_row_is_warm(row) && bench_hit_rate(row) < BENCH_HIT_RATE)
         buf_appendf(text, "%s%llu of %llu cells were %s, %.0f %% is the least",
                     text->length > 0 ? "; " : "", (unsigned long long)row->hits,
@@ -80,11 +82,13 @@ bool bench_row_met(const struct bench_row *row)
     switch (row->kind) {
     case BENCH_CELL:
     case BENCH_PROGRAM:
+    case BENCH_SESSION:
         return bench_p50(row) <= row->aim_p50_ms &&
                (row->aim_p99_ms == 0 || bench_percentile(row, 99) <= row->aim_p99_ms);
     case BENCH_LOAD:
         return row->per_second >= row->aim_per_second;
     case BENCH_MEMORY:
+    case BENCH_SESSIONS:
         return row->memory.private_dirty_bytes <= row->aim_private_dirty_bytes;
     }
     return false;
@@ -109,6 +113,8 @@ const char *bench_spacing_name(enum bench_spacing spacing)
         return "back_to_back";
     case BENCH_SPORADIC:
         return "50ms";
+    case BENCH_GAPS:
+        return "5ms";
     }
     return "";
 }

@@ -69,6 +69,8 @@ static json_t *memory_json(const struct bench_row *row)
                                "private_dirty_bytes", (json_int_t)row->memory.private_dirty_bytes,
                                "pss_bytes", (json_int_t)row->memory.pss_bytes);
 
+    if (row->kind == BENCH_SESSIONS)
+        json_object_set_new(object, "open_p50_ms", json_real(bench_p50(row)));
     if (row->aim_private_dirty_bytes > 0)
         json_object_set_new(object, "aim_private_dirty_bytes",
                             json_integer((json_int_t)row->aim_private_dirty_bytes));
@@ -82,7 +84,9 @@ static json_t *row_json(const struct bench_row *row)
                      : row->kind == BENCH_LOAD ? load_json(row)
                                                : memory_json(row);
 
-    if (row->kind != BENCH_MEMORY)
+    if (row->kind == BENCH_SESSION)
+        json_object_set_new(object, "checkpoint", json_boolean(row->checkpoint));
+    if (row->kind != BENCH_MEMORY && row->kind != BENCH_SESSIONS)
         json_object_set_new(object, "spacing", json_string(bench_spacing_name(row->spacing)));
     if (bench_row_has_aim(row))
         json_object_set_new(object, "met", json_boolean(bench_row_met(row)));

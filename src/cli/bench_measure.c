@@ -5,7 +5,7 @@
  *
  *   - back-to-back rows take a block each, after a sample that does not count; a row of
  *     warm cells begins when its pool is full;
- *   - sporadic rows take a block with a gap before each sample;
+ *   - sporadic rows, and some of sessions, take a block with a gap before each sample;
  *   - the others take one sample each in turn.
  *
  * Then memory is looked at, and the throughput comes last, alone. Every sample checks
@@ -20,6 +20,7 @@
 #define BLOCK 20
 #define WARM_UP_RUNS 2 /* a pool begins with the second */
 #define GAP_NS (50 * NS_PER_MS)
+#define SHORT_GAP_NS (5 * NS_PER_MS)
 #define SETTLE_NS (10 * NS_PER_MS) /* for the cell by which doctor has looked to be gone */
 
 struct measuring {
@@ -57,8 +58,11 @@ static int run_once(const struct measuring *measuring, struct bench_row *row, ui
 
     if (row->kind == BENCH_PROGRAM)
         return run_program(measuring, row, ret_ns, err);
-    if (bench_engine_run(&measuring->engines[row->engine], row->language, row->code, &sample, err) <
-        0)
+    const struct bench_engine *engine = &measuring->engines[row->engine];
+    int done = row->kind == BENCH_SESSION
+                   ? bench_session_run(engine, row, &sample, err)
+                   : bench_engine_run(engine, row->language, row->code, &sample, err);
+    if (done < 0)
         return err->code;
     row->layers &= sample.layers;
     *ret_ns = sample.elapsed_ns;
@@ -72,6 +76,8 @@ static int take_sample(const struct measuring *measuring, struct bench_row *row,
 
     if (row->spacing == BENCH_SPORADIC)
         pause_ns(GAP_NS);
+    if (row->spacing == BENCH_GAPS)
+        pause_ns(SHORT_GAP_NS);
     if (run_once(measuring, row, &elapsed_ns, err) < 0)
         return err_context(err, "row %s", row->name);
     row->samples_ms[row->taken++] = (double)elapsed_ns / (double)NS_PER_MS;
@@ -304,6 +310,28 @@ static int take_rest(const struct measuring *measuring, enum bench_kind kind,
     return 0;
 }
 
+static int end_sessions(const struct bench *bench, struct hutch_error *err)
+{
+    for (size_t i = 0; i < bench->row_count; i++) {
+        if (bench_session_end(&bench->rows[i], err) < 0)
+            return err_context(err, "row %s", bench->rows[i].name);
+    }
+    return 0;
+}
+
+static int take_sessions(const struct measuring *measuring, struct hutch_error *err)
+{
+    const struct bench *bench = measuring->bench;
+
+    for (size_t i = 0; i < bench->row_count; i++) {
+        struct bench_row *row = &bench->rows[i];
+        if (row->kind == BENCH_SESSIONS &&
+            bench_sessions(&measuring->engines[row->engine], row, err) < 0)
+            return err_context(err, "row %s", row->name);
+    }
+    return 0;
+}
+
 static int note_cli_layers(const struct bench *bench, struct hutch_error *err)
 {
     for (size_t i = 0; i < bench->row_count; i++) {
@@ -323,7 +351,8 @@ int bench_measure(struct bench *bench, struct bench_engine engines[BENCH_ENGINES
     for (size_t i = 0; i < bench->row_count; i++)
         bench->rows[i].layers = bench->rows[i].isolated ? UINT32_MAX : 0;
     if (warm_up(&measuring, err) < 0 || note_cli_layers(bench, err) < 0 ||
-        take_rounds(&measuring, err) < 0 || take_rest(&measuring, BENCH_MEMORY, err) < 0)
+        take_rounds(&measuring, err) < 0 || end_sessions(bench, err) < 0 ||
+        take_rest(&measuring, BENCH_MEMORY, err) < 0 || take_sessions(&measuring, err) < 0)
         return err->code;
     return take_rest(&measuring, BENCH_LOAD, err);
 }

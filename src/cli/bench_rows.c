@@ -47,6 +47,11 @@ static const char *const bwrap[] = {
 #define CELL(of_language, its_engine, its_origin, its_code)                                        \
     .kind = BENCH_CELL, .isolated = true, .language = (of_language), .engine = (its_engine),       \
     .origin = (its_origin), .code = (its_code)
+#define SESSION(of_language, its_code)                                                             \
+    .kind = BENCH_SESSION, .isolated = true, .language = (of_language),                            \
+    .engine = BENCH_ENGINE_COLD, .code = (its_code), .percent = ALL
+/* Small objects, as programs have them, of about so many MiB. */
+#define HEAP(its_mb) .before = "heap = list(range(" #its_mb " * 26214))"
 #define PROGRAM(its_argv) .kind = BENCH_PROGRAM, .argv = (its_argv)
 
 static const struct bench_row all_rows[] = {
@@ -103,6 +108,58 @@ static const struct bench_row all_rows[] = {
      CELL(HUTCH_SHELL, BENCH_ENGINE_COLD, BENCH_COLD, "echo 1"),
      .percent = HALF,
      .bare = "peer.bash"},
+    {.name = "session.python.exec",
+     SESSION(HUTCH_PYTHON, "print(1)"),
+     .spacing = BENCH_BACK_TO_BACK,
+     .aim_p50_ms = 0.2},
+    {.name = "session.python.exec.checkpoint",
+     SESSION(HUTCH_PYTHON, "print(1)"),
+     .checkpoint = true,
+     .spacing = BENCH_GAPS,
+     .aim_p50_ms = 0.25},
+    {.name = "session.python.exec.checkpoint.back_to_back",
+     SESSION(HUTCH_PYTHON, "print(1)"),
+     .checkpoint = true,
+     .spacing = BENCH_BACK_TO_BACK},
+    {.name = "session.python.exec.checkpoint.numpy_pandas",
+     SESSION(HUTCH_PYTHON, "print(1)"),
+     .checkpoint = true,
+     .before = "import numpy, pandas",
+     .spacing = BENCH_GAPS,
+     .optional = true},
+    {.name = "session.python.exec.checkpoint.10mb",
+     SESSION(HUTCH_PYTHON, "print(1)"),
+     HEAP(10),
+     .checkpoint = true,
+     .spacing = BENCH_GAPS},
+    {.name = "session.python.exec.checkpoint.100mb",
+     SESSION(HUTCH_PYTHON, "print(1)"),
+     HEAP(100),
+     .memory_mb = 512,
+     .checkpoint = true,
+     .spacing = BENCH_GAPS},
+    {.name = "session.python.exec.checkpoint.100mb.back_to_back",
+     SESSION(HUTCH_PYTHON, "print(1)"),
+     HEAP(100),
+     .memory_mb = 512,
+     .checkpoint = true,
+     .spacing = BENCH_BACK_TO_BACK},
+    {.name = "session.python.exec.checkpoint.500mb",
+     SESSION(HUTCH_PYTHON, "print(1)"),
+     HEAP(500),
+     .memory_mb = 2048, /* more than some hosts have */
+     .checkpoint = true,
+     .spacing = BENCH_GAPS,
+     .optional = true},
+    {.name = "session.javascript.exec",
+     SESSION(HUTCH_JAVASCRIPT, "console.log(1)"),
+     .spacing = BENCH_BACK_TO_BACK,
+     .optional = true},
+    {.name = "session.shell.exec", SESSION(HUTCH_SHELL, "echo 1"), .spacing = BENCH_BACK_TO_BACK},
+    {.name = "session.files",
+     SESSION(HUTCH_PYTHON, ""),
+     .file_bytes = MIB(1),
+     .spacing = BENCH_BACK_TO_BACK},
     {.name = "cli.python",
      PROGRAM(cli_python),
      .isolated = true,
@@ -126,6 +183,13 @@ static const struct bench_row all_rows[] = {
      .of_zygote = true,
      .engine = BENCH_ENGINE_PARKED,
      .code = "print(1)"},
+    {.name = "memory.session.python",
+     .kind = BENCH_SESSIONS,
+     .isolated = true,
+     .engine = BENCH_ENGINE_SESSIONS,
+     .code = "print(1)",
+     .checkpoint = true,
+     .percent = ALL},
     {.name = "throughput.python.fresh",
      .kind = BENCH_LOAD,
      .isolated = true,
@@ -138,7 +202,7 @@ static const struct bench_row all_rows[] = {
 
 bool bench_row_has_times(const struct bench_row *row)
 {
-    return row->kind == BENCH_CELL || row->kind == BENCH_PROGRAM;
+    return row->kind == BENCH_CELL || row->kind == BENCH_PROGRAM || row->kind == BENCH_SESSION;
 }
 
 /* ---- the choice --------------------------------------------------------- */
@@ -157,7 +221,7 @@ static bool mark(const char *word, size_t length, bool chosen[ARRAY_LENGTH(all_r
 
 static int refuse(const char *word, size_t length, struct problem *problem)
 {
-    auto_buf struct buf names = BUF_MAX(2048);
+    auto_buf struct buf names = BUF_MAX(4096);
 
     for (size_t i = 0; i < ARRAY_LENGTH(all_rows); i++)
         buf_appendf(&names, "%s%s", i > 0 ? ", " : "", all_rows[i].name);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#define NAME_WIDTH 36
+#define NAME_WIDTH 47
 
 static const char *verdict(bool met)
 {
@@ -36,7 +36,7 @@ static void append_aim(const struct bench_row *row, struct buf *text)
     if (row->aim_p99_ms > 0)
         snprintf(aim, sizeof(aim), "%.1f/%.1f", row->aim_p50_ms, row->aim_p99_ms);
     else if (row->aim_p50_ms > 0)
-        snprintf(aim, sizeof(aim), "%.1f", row->aim_p50_ms);
+        snprintf(aim, sizeof(aim), "%.3g", row->aim_p50_ms);
     buf_appendf(text, " %8s %6s", aim, bench_row_has_aim(row) ? verdict(bench_row_met(row)) : "-");
 }
 
@@ -90,6 +90,8 @@ static void append_memory(const struct bench_row *row, struct buf *text)
                 "%-*s %.2f MiB of its own, %.2f MiB with its share of the rest; average of %zu",
                 NAME_WIDTH, row->name, mib(row->memory.private_dirty_bytes),
                 mib(row->memory.pss_bytes), row->n);
+    if (row->kind == BENCH_SESSIONS)
+        buf_appendf(text, " sessions, opened in %.1f ms each (p50)", bench_p50(row));
     if (bench_row_has_aim(row))
         buf_appendf(text, " (aim: %.0f MiB; %s)", mib(row->aim_private_dirty_bytes),
                     verdict(bench_row_met(row)));
@@ -104,7 +106,7 @@ static void append_others(const struct bench *bench, struct buf *text)
             buf_appendf(text, "%-*s left out: %s\n", NAME_WIDTH, row->name, row->left_out.message);
         else if (row->kind == BENCH_LOAD)
             append_load(row, text);
-        else if (row->kind == BENCH_MEMORY)
+        else if (row->kind == BENCH_MEMORY || row->kind == BENCH_SESSIONS)
             append_memory(row, text);
     }
 }

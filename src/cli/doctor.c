@@ -125,9 +125,9 @@ static void append_scheduler(struct buf *text, const json_t *report)
     char line[160];
 
     buf_append_text(text, "scheduler\n");
-    snprintf(line, sizeof(line), "%lld of %lld active, %lld of %lld waiting",
-             whole(terms, "active"), whole(terms, "max_cells"), whole(terms, "waiting"),
-             whole(terms, "queue_size"));
+    snprintf(line, sizeof(line), "%lld of %lld active, %lld idle sessions, %lld of %lld waiting",
+             whole(terms, "active"), whole(terms, "max_cells"), whole(terms, "idle_sessions"),
+             whole(terms, "waiting"), whole(terms, "queue_size"));
     append_row(text, "cells", line, NULL, NULL);
     if (json_is_integer(json_object_get(terms, "memory_available_bytes")))
         snprintf(line, sizeof(line),

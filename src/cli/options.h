@@ -90,6 +90,14 @@ struct command {
         "125", "hutch itself failed"                                                               \
     }
 
+/* Those of every command that goes on until its input or its program ends. */
+#define EXIT_ROWS_ENDED                                                                            \
+    {"129", "hutch was ended by SIGHUP"}, {"130", "hutch was ended by SIGINT"},                    \
+        {"141", "the reader of the output went away"},                                             \
+    {                                                                                              \
+        "143", "hutch was ended by SIGTERM"                                                        \
+    }
+
 enum { OPTIONS_READ = 0, OPTIONS_HELP = 1 };
 
 /* Reads argv into *values, whose defaults are set. Returns OPTIONS_READ,

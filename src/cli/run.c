@@ -4,10 +4,10 @@
  * files that it names, builds the request, runs it, and turns the result into
  * output and an exit status; run_main, at the end, is the order of events.
  */
+#include "cell_options.h"
 #include "cli.h"
 
 #include "base/error.h"
-#include "base/host.h"
 #include "base/limits.h"
 #include "base/quote.h"
 #include "figures.h"
@@ -29,13 +29,10 @@ struct run_values {
     const char *code;
     const char *file;
     double timeout_seconds;
-    uint64_t memory_mb;
-    double cpus;
+    struct cell_values cell;
     struct text_list env;
     const char *stdin_file;
     struct text_list uploads, downloads;
-    const char *backend;
-    struct text_list require;
     bool gate;
     bool tidy;
     bool json;
@@ -63,7 +60,7 @@ struct passage {
 static void job_done(struct job *job)
 {
     text_list_done(&job->values.env);
-    text_list_done(&job->values.require);
+    cell_values_done(&job->values.cell);
     text_list_done(&job->values.uploads);
     text_list_done(&job->values.downloads);
     transfers_done(&job->transfers);
@@ -85,20 +82,6 @@ static void cleanup_result(hutch_result **result)
 
 /* ---- options ---- */
 
-static const char *const languages[] = {"python", "javascript", "shell", "raw", NULL};
-static const char *const backends[] = {"auto", "namespace", NULL};
-static const char *const backends_later[] = {"microvm", NULL};
-
-static double memory_maximum(void)
-{
-    return (double)host_memory_mb();
-}
-
-static double cpus_maximum(void)
-{
-    return host_cpus();
-}
-
 #define VALUE(member) .offset = offsetof(struct run_values, member)
 
 static const struct option_spec run_options[] = {
@@ -110,7 +93,7 @@ static const struct option_spec run_options[] = {
      .letter = 'l',
      .type = OPTION_CHOICE,
      .argument = "LANG",
-     .choices = languages,
+     .choices = cell_languages,
      .help = "language of the program, guessed from the ending of FILE (.py, .js, .mjs, .ts, "
              ".sh), else python",
      VALUE(language)},
@@ -128,21 +111,8 @@ static const struct option_spec run_options[] = {
      .maximum = LIMIT_TIMEOUT_SECONDS_MAX,
      .help = "wall-clock limit",
      VALUE(timeout_seconds)},
-    {.name = "memory",
-     .letter = 'm',
-     .type = OPTION_WHOLE,
-     .argument = "MB",
-     .minimum = LIMIT_MEMORY_MB_MIN_SHELL,
-     .host_maximum = memory_maximum,
-     .help = "memory of all processes together in MiB; python and javascript need 64",
-     VALUE(memory_mb)},
-    {.name = "cpus",
-     .type = OPTION_NUMBER,
-     .argument = "N",
-     .minimum = LIMIT_CPUS_MIN,
-     .host_maximum = cpus_maximum,
-     .help = "processors, in parts too",
-     VALUE(cpus)},
+    CELL_OPTION_MEMORY(offsetof(struct run_values, cell)),
+    CELL_OPTION_CPUS(offsetof(struct run_values, cell)),
     {.name = "env",
      .letter = 'e',
      .type = OPTION_LIST,
@@ -164,18 +134,9 @@ static const struct option_spec run_options[] = {
      .argument = "CELL[:LOCAL]",
      .help = "fetch a file from the home folder of the cell when the program has ended",
      VALUE(downloads)},
-    {.name = "backend",
-     .type = OPTION_CHOICE,
-     .argument = "NAME",
-     .choices = backends,
-     .later = backends_later,
-     .help = "how the cell is isolated",
-     VALUE(backend)},
-    {.name = "require",
-     .type = OPTION_LIST,
-     .argument = "LAYER",
-     .help = "do not run without this layer of isolation",
-     VALUE(require)},
+    CELL_OPTION_BACKEND(offsetof(struct run_values, cell)),
+    CELL_OPTION_REQUIRE(offsetof(struct run_values, cell),
+                        "do not run without this layer of isolation"),
     {.name = "gate",
      .type = OPTION_FLAG,
      .help = "refuse a python program that imports os, subprocess, sockets or HTTP clients, or "
@@ -205,10 +166,7 @@ static const struct exit_row run_exits[] = {
     {"124", "the program was ended by its time limit"},
     EXIT_ROW_FAILURE,
     {"126", "the gate refused the program; nothing of it ran"},
-    {"129", "hutch was ended by SIGHUP"},
-    {"130", "hutch was ended by SIGINT"},
-    {"141", "the reader of the output went away"},
-    {"143", "hutch was ended by SIGTERM"},
+    EXIT_ROWS_ENDED,
     {NULL, NULL},
 };
 
@@ -218,12 +176,8 @@ static void run_defaults(void *memory)
     struct hutch_request request;
 
     hutch_request_init(&request);
-    *values = (struct run_values){
-        .timeout_seconds = request.timeout_seconds,
-        .memory_mb = request.memory_mb,
-        .cpus = request.cpus,
-        .backend = backends[0],
-    };
+    *values = (struct run_values){.timeout_seconds = request.timeout_seconds};
+    cell_values_init(&values->cell, &request);
 }
 
 /* ---- from options to a request ---- */
@@ -322,25 +276,11 @@ static int split_env(struct job *job, struct problem *problem)
     return 0;
 }
 
-static int choose_layers(struct job *job, struct problem *problem)
-{
-    const struct text_list *list = &job->values.require;
-
-    for (size_t i = 0; i < list->count; i++) {
-        struct hutch_error err;
-        uint32_t layer;
-        if (layer_parse(list->items[i], &layer, &err) < 0)
-            return problem_take(problem, &err);
-        job->request.require |= layer;
-    }
-    return 0;
-}
-
-static int choose_backend(struct job *job, struct problem *problem)
+static int choose_cell(struct job *job, struct problem *problem)
 {
     struct hutch_error err;
 
-    if (backend_parse(job->values.backend, &job->request.backend, &err) < 0)
+    if (cell_values_apply(&job->values.cell, &job->request, &err) < 0)
         return problem_take(problem, &err);
     return 0;
 }
@@ -352,16 +292,14 @@ static int build_request(struct job *job, struct problem *problem)
 
     hutch_request_init(request);
     request->timeout_seconds = job->values.timeout_seconds;
-    request->memory_mb = job->values.memory_mb;
-    request->cpus = job->values.cpus;
     request->tidy = job->values.tidy;
     if (job->values.gate) {
         hutch_gate_init(&job->gate);
         request->gate = &job->gate;
     }
     if (choose_language(job, problem) < 0 || split_env(job, problem) < 0 ||
-        choose_layers(job, problem) < 0 || choose_backend(job, problem) < 0 ||
-        load_code(job, problem) < 0 || load_stdin(job, problem) < 0 ||
+        choose_cell(job, problem) < 0 || load_code(job, problem) < 0 ||
+        load_stdin(job, problem) < 0 ||
         transfers_open(&job->transfers, &job->values.uploads, &job->values.downloads, problem) < 0)
         return problem->code;
     return 0;

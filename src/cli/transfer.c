@@ -14,13 +14,6 @@
 
 #define LINE_BYTES 1024
 
-struct arrival {
-    char *local;
-    char *temporary; /* NULL: written to directly, because it is no regular file */
-    int fd;
-    struct hutch_error error;
-};
-
 static int no_memory(struct problem *problem)
 {
     return problem_set(problem, HUTCH_ERR_NO_MEMORY, "out of memory");
@@ -72,10 +65,13 @@ static char *choose_local(const char *cell, const char *local)
 
 /* Opens what is written to. What is there and no regular file, a device say, is not to be
  * replaced. 0, or an errno. */
-static int open_arrival(struct arrival *arrival)
+int arrival_open(struct arrival *arrival, const char *cell, const char *local)
 {
     struct stat status;
 
+    *arrival = (struct arrival){.fd = -1, .local = choose_local(cell, local)};
+    if (!arrival->local)
+        return ENOMEM;
     if (lstat(arrival->local, &status) == 0 && !S_ISREG(status.st_mode)) {
         arrival->fd = open(arrival->local, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
         return arrival->fd < 0 ? errno : 0;
@@ -101,12 +97,11 @@ static int open_download(struct transfers *transfers, char *value, struct proble
                            quote_text(value).text);
     if (colon)
         *colon = '\0';
-    *arrival = (struct arrival){.fd = -1, .local = choose_local(value, colon ? colon + 1 : NULL)};
+    int failure = arrival_open(arrival, value, colon ? colon + 1 : NULL);
     transfers->downloads[transfers->download_count++] =
         (struct hutch_download){.path = value, .error = &arrival->error};
     if (!arrival->local)
         return no_memory(problem);
-    int failure = open_arrival(arrival);
     if (failure != 0)
         return problem_set(problem, HUTCH_ERR_INVALID, "download: file %s cannot be written: %s",
                            quote_text(arrival->local).text, strerrordesc_np(failure));
@@ -145,6 +140,16 @@ static void say(const char *text)
     IGNORE_RESULT(output_write(STDERR_FILENO, buf_text(&line), line.length));
 }
 
+int arrival_finish(struct arrival *arrival)
+{
+    if (!arrival->temporary)
+        return 0;
+    if (rename(arrival->temporary, arrival->local) < 0)
+        return errno;
+    free(TAKE_POINTER(arrival->temporary));
+    return 0;
+}
+
 static bool finish(struct arrival *arrival)
 {
     char text[LINE_BYTES / 2];
@@ -153,14 +158,11 @@ static bool finish(struct arrival *arrival)
         say(arrival->error.message);
         return false;
     }
-    if (!arrival->temporary)
+    int failure = arrival_finish(arrival);
+    if (failure == 0)
         return true;
-    if (rename(arrival->temporary, arrival->local) == 0) {
-        free(TAKE_POINTER(arrival->temporary));
-        return true;
-    }
     snprintf(text, sizeof(text), "download: file %s cannot be written: %s",
-             quote_text(arrival->local).text, strerrordesc_np(errno));
+             quote_text(arrival->local).text, strerrordesc_np(failure));
     say(text);
     return false;
 }
@@ -174,7 +176,7 @@ bool transfers_finish(struct transfers *transfers)
     return all;
 }
 
-static void arrival_done(struct arrival *arrival)
+void arrival_done(struct arrival *arrival)
 {
     if (arrival->temporary && arrival->fd >= 0)
         IGNORE_RESULT(unlink(arrival->temporary));

@@ -8,7 +8,23 @@
 
 #include "options.h"
 
-struct arrival; /* a file that is to be fetched */
+/* A file that is to be fetched. */
+struct arrival {
+    char *local;
+    char *temporary; /* NULL: written to directly, because it is no regular file */
+    int fd;
+    struct hutch_error error;
+};
+
+/* Opens what a cell's file is written to: local, or its name in the folder local, or, where
+ * that is NULL, in this one. On an error *arrival is to be freed as well. 0, or an errno. */
+MUST_CHECK int arrival_open(struct arrival *arrival, const char *cell, const char *local);
+
+/* Gives it its name: 0, or an errno. */
+MUST_CHECK int arrival_finish(struct arrival *arrival);
+
+/* Removes what has not got its name, and frees. */
+void arrival_done(struct arrival *arrival);
 
 struct transfers {
     struct hutch_upload *uploads;

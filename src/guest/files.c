@@ -48,22 +48,39 @@ struct upload {
     char name[WIRE_MAX_NAME + 1];
 };
 
+/* The large part of a connection. */
+static struct room {
+    struct frame in, out;
+    struct walk walk;
+} rooms[WIRE_FILE_LINKS];
+
+/* A connection. */
 static struct files {
     int socket, home;
-    bool held;
+    struct room *room;
     enum state state;
     uint32_t call;
     size_t received;     /* bytes of in */
     size_t length, sent; /* bytes of out */
-    struct frame in, out;
     struct upload upload;
     int get_fd;
     uint64_t got, get_max;
-    bool has_put;          /* since the mark */
-    struct timespec after; /* changes are later than that */
     unsigned rounds;
-    uint32_t uploads;
-} files = {.socket = -1, .home = -1, .upload = {.folder = -1, .fd = -1}, .get_fd = -1};
+} links[WIRE_FILE_LINKS] = {
+    {.socket = -1, .home = -1, .room = &rooms[0], .upload = {.folder = -1, .fd = -1}, .get_fd = -1},
+    {.socket = -1,
+     .home = -1,
+     .room = &rooms[1],
+     .upload = {.folder = -1, .fd = -1},
+     .get_fd = -1}};
+_Static_assert(WIRE_FILE_LINKS == 2, "each has its row");
+
+static struct files *files = &links[0]; /* the one that is served */
+
+static bool held;
+static bool has_put;         /* since the mark */
+static struct timespec mark; /* changes are later than that */
+static uint32_t uploads;     /* that had a temporary name */
 
 static void drop(int *fd)
 {
@@ -76,19 +93,19 @@ static void drop(int *fd)
 
 static void say(enum wire_file_type type, size_t length)
 {
-    files.out.header = (struct wire_header){
-        .length = (uint32_t)length, .type = (uint16_t)type, .exec_id = files.call};
-    files.length = sizeof(files.out.header) + length;
-    files.sent = 0;
+    files->room->out.header = (struct wire_header){
+        .length = (uint32_t)length, .type = (uint16_t)type, .exec_id = files->call};
+    files->length = sizeof(files->room->out.header) + length;
+    files->sent = 0;
 }
 
 static void answer_with(int error, uint32_t flags, uint64_t size)
 {
     const struct wire_answer answer = {.error = error, .flags = flags, .size = size};
 
-    memcpy(files.out.data, &answer, sizeof(answer));
+    memcpy(files->room->out.data, &answer, sizeof(answer));
     say(WIRE_FILE_ANSWER, sizeof(answer));
-    files.state = IDLE;
+    files->state = IDLE;
 }
 
 static void answer(int error)
@@ -100,15 +117,15 @@ static void answer(int error)
 
 static void end_upload(void)
 {
-    drop(&files.upload.fd);
-    drop(&files.upload.folder);
+    drop(&files->upload.fd);
+    drop(&files->upload.folder);
 }
 
 /* It failed, or was broken off: nothing of it stays. */
 static void undo_upload(void)
 {
-    if (files.upload.fd >= 0)
-        unlinkat(files.upload.folder, files.upload.temporary, 0);
+    if (files->upload.fd >= 0)
+        unlinkat(files->upload.folder, files->upload.temporary, 0);
     end_upload();
 }
 
@@ -120,13 +137,22 @@ static void fail_upload(int error)
 
 static void name_temporary(void)
 {
-    char *digit = files.upload.temporary + sizeof(TEMPORARY) - 1;
-    uint32_t number = files.uploads++;
+    char *digit = files->upload.temporary + sizeof(TEMPORARY) - 1;
+    uint32_t number = uploads++;
 
-    memcpy(files.upload.temporary, TEMPORARY, sizeof(TEMPORARY) - 1);
+    memcpy(files->upload.temporary, TEMPORARY, sizeof(TEMPORARY) - 1);
     for (unsigned i = 0; i < TEMPORARY_DIGITS; i++, number >>= 4)
         *digit++ = "0123456789abcdef"[number & 0xf];
     *digit = '\0';
+}
+
+bool files_is_temporary(const char *name)
+{
+    for (size_t i = 0; i < WIRE_FILE_LINKS; i++) {
+        if (links[i].upload.fd >= 0 && strcmp(links[i].upload.temporary, name) == 0)
+            return true;
+    }
+    return false;
 }
 
 static int create_temporary(bool executable)
@@ -135,7 +161,7 @@ static int create_temporary(bool executable)
 
     for (unsigned tries = 0; fd < 0 && (tries == 0 || errno == EEXIST) && tries < 100; tries++) {
         name_temporary();
-        fd = openat(files.upload.folder, files.upload.temporary,
+        fd = openat(files->upload.folder, files->upload.temporary,
                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
                     executable ? 0755 : 0644);
     }
@@ -144,9 +170,9 @@ static int create_temporary(bool executable)
 
 static void finish_upload(void)
 {
-    struct upload *upload = &files.upload;
+    struct upload *upload = &files->upload;
 
-    files.has_put = true;
+    has_put = true;
     if (renameat(upload->folder, upload->temporary, upload->folder, upload->name) < 0) {
         fail_upload(errno);
         return;
@@ -157,10 +183,10 @@ static void finish_upload(void)
 
 static void begin_put(const char *path, uint64_t size, bool executable)
 {
-    struct upload *upload = &files.upload;
+    struct upload *upload = &files->upload;
     const char *name;
 
-    upload->folder = path_open_parent(files.home, path, true, &name);
+    upload->folder = path_open_parent(files->home, path, true, &name);
     if (upload->folder < 0) {
         answer(errno);
         return;
@@ -168,7 +194,7 @@ static void begin_put(const char *path, uint64_t size, bool executable)
     memcpy(upload->name, name, strlen(name) + 1);
     upload->fd = create_temporary(executable);
     upload->left = size;
-    files.state = PUTTING;
+    files->state = PUTTING;
     if (upload->fd < 0)
         fail_upload(errno);
     else if (size == 0)
@@ -177,7 +203,7 @@ static void begin_put(const char *path, uint64_t size, bool executable)
 
 static void take_data(const char *data, size_t length)
 {
-    struct upload *upload = &files.upload;
+    struct upload *upload = &files->upload;
 
     if (length > upload->left) {
         fail_upload(EINVAL);
@@ -204,7 +230,7 @@ static void take_data(const char *data, size_t length)
 static int open_regular(const char *path, struct stat *ret_status)
 {
     const char *name;
-    int folder = path_open_parent(files.home, path, false, &name);
+    int folder = path_open_parent(files->home, path, false, &name);
     if (folder < 0)
         return -1;
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -226,35 +252,35 @@ static void begin_get(const char *path, uint64_t max_bytes)
 {
     struct stat status;
 
-    files.get_fd = open_regular(path, &status);
-    if (files.get_fd < 0) {
+    files->get_fd = open_regular(path, &status);
+    if (files->get_fd < 0) {
         answer(errno);
         return;
     }
     if ((uint64_t)status.st_size > max_bytes) {
-        drop(&files.get_fd);
+        drop(&files->get_fd);
         answer_with(EFBIG, 0, (uint64_t)status.st_size);
         return;
     }
-    files.got = 0;
-    files.get_max = max_bytes;
-    files.state = GETTING;
+    files->got = 0;
+    files->get_max = max_bytes;
+    files->state = GETTING;
 }
 
 static void go_on_with_get(void)
 {
-    ssize_t count = read(files.get_fd, files.out.data, WIRE_MAX_DATA);
+    ssize_t count = read(files->get_fd, files->room->out.data, WIRE_MAX_DATA);
     int error = count < 0 ? errno : 0;
 
-    if (count > 0 && (uint64_t)count > files.get_max - files.got)
+    if (count > 0 && (uint64_t)count > files->get_max - files->got)
         error = EFBIG; /* it has grown */
     if (count > 0 && error == 0) {
-        files.got += (uint64_t)count;
+        files->got += (uint64_t)count;
         say(WIRE_FILE_DATA, (size_t)count);
         return;
     }
-    drop(&files.get_fd);
-    answer_with(error, 0, files.got);
+    drop(&files->get_fd);
+    answer_with(error, 0, files->got);
 }
 
 /* ---- LIST, CHANGES, DELETE, MARK ----------------------------------------- */
@@ -265,8 +291,8 @@ static int open_folder(const char *path)
     const char *name;
 
     if (path[0] == '\0')
-        return openat(files.home, ".", flags);
-    int folder = path_open_parent(files.home, path, false, &name);
+        return openat(files->home, ".", flags);
+    int folder = path_open_parent(files->home, path, false, &name);
     if (folder < 0)
         return -1;
     int fd = openat(folder, name, flags);
@@ -276,7 +302,7 @@ static int open_folder(const char *path)
     return fd;
 }
 
-static void begin_walk(enum walk_kind kind, const char *path)
+static void begin_walk(enum walk_kind kind, const char *path, struct timespec after)
 {
     int fd = open_folder(path);
 
@@ -284,14 +310,14 @@ static void begin_walk(enum walk_kind kind, const char *path)
         answer(errno);
         return;
     }
-    walk_begin(kind, fd, files.after);
-    files.state = WALKING;
+    walk_begin(&files->room->walk, kind, fd, after);
+    files->state = WALKING;
 }
 
 static void go_on_with_walk(void)
 {
     bool end, cut;
-    size_t length = walk_step(files.out.data, &end, &cut);
+    size_t length = walk_step(&files->room->walk, files->room->out.data, &end, &cut);
 
     if (length > 0)
         say(WIRE_FILE_ENTRIES, length);
@@ -302,7 +328,7 @@ static void go_on_with_walk(void)
 static void delete_file(const char *path)
 {
     const char *name;
-    int folder = path_open_parent(files.home, path, false, &name);
+    int folder = path_open_parent(files->home, path, false, &name);
     if (folder < 0) {
         answer(errno);
         return;
@@ -318,15 +344,15 @@ static void delete_file(const char *path)
  * what the program does next, a tick is waited for. */
 static void begin_mark(void)
 {
-    if (!files.has_put) {
-        clock_gettime(CLOCK_REALTIME_COARSE, &files.after);
-        files.after.tv_nsec--; /* -1 compares as it should */
+    if (!has_put) {
+        clock_gettime(CLOCK_REALTIME_COARSE, &mark);
+        mark.tv_nsec--; /* -1 compares as it should */
         answer(0);
         return;
     }
-    clock_gettime(CLOCK_REALTIME, &files.after);
-    files.rounds = 0;
-    files.state = MARKING;
+    clock_gettime(CLOCK_REALTIME, &mark);
+    files->rounds = 0;
+    files->state = MARKING;
 }
 
 static void go_on_with_mark(void)
@@ -334,11 +360,11 @@ static void go_on_with_mark(void)
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    bool is_later = now.tv_sec > files.after.tv_sec ||
-                    (now.tv_sec == files.after.tv_sec && now.tv_nsec > files.after.tv_nsec);
-    if (!is_later && ++files.rounds < SETTLE_ROUNDS)
+    bool is_later =
+        now.tv_sec > mark.tv_sec || (now.tv_sec == mark.tv_sec && now.tv_nsec > mark.tv_nsec);
+    if (!is_later && ++files->rounds < SETTLE_ROUNDS)
         return;
-    files.has_put = false;
+    has_put = false;
     answer(0);
 }
 
@@ -347,17 +373,29 @@ static void go_on_with_mark(void)
 static void end_call(void)
 {
     undo_upload();
-    walk_end();
-    drop(&files.get_fd);
-    files.state = IDLE;
+    walk_end(&files->room->walk);
+    drop(&files->get_fd);
+    files->state = IDLE;
 }
 
 static void hang_up(void)
 {
     end_call();
-    drop(&files.socket);
-    drop(&files.home);
-    files.received = files.length = files.sent = 0;
+    drop(&files->socket);
+    drop(&files->home);
+    files->received = files->length = files->sent = 0;
+}
+
+/* After which CHANGES asks for. */
+static struct timespec take_time(size_t length)
+{
+    struct wire_changes changes;
+
+    if (length != sizeof(changes))
+        return mark;
+    memcpy(&changes, files->room->in.data, sizeof(changes));
+    return (struct timespec){.tv_sec = changes.after_ns / 1000000000,
+                             .tv_nsec = changes.after_ns % 1000000000};
 }
 
 /* Of a call that is there whole; the path, behind size bytes, has its end. */
@@ -368,15 +406,15 @@ static void begin_call(const struct wire_header *header, const char *path)
 
     switch ((enum wire_file_type)header->type) {
     case WIRE_FILE_PUT:
-        memcpy(&put, files.in.data, sizeof(put));
+        memcpy(&put, files->room->in.data, sizeof(put));
         begin_put(path, put.size, (header->flags & WIRE_PUT_EXECUTABLE) != 0);
         break;
     case WIRE_FILE_GET:
-        memcpy(&get, files.in.data, sizeof(get));
+        memcpy(&get, files->room->in.data, sizeof(get));
         begin_get(path, get.max_bytes);
         break;
     case WIRE_FILE_LIST:
-        begin_walk(WALK_LIST, path);
+        begin_walk(WALK_LIST, path, mark);
         break;
     case WIRE_FILE_DELETE:
         delete_file(path);
@@ -385,7 +423,7 @@ static void begin_call(const struct wire_header *header, const char *path)
         begin_mark();
         break;
     case WIRE_FILE_CHANGES:
-        begin_walk(WALK_CHANGES, path);
+        begin_walk(WALK_CHANGES, "", take_time(header->length));
         break;
     case WIRE_FILE_DATA:
     case WIRE_FILE_ENTRIES:
@@ -396,11 +434,18 @@ static void begin_call(const struct wire_header *header, const char *path)
 }
 
 /* What stands before the path of a call. */
-static size_t size_of_head(uint16_t type)
+static size_t size_of_head(const struct wire_header *header)
 {
-    return type == WIRE_FILE_PUT   ? sizeof(struct wire_put)
-           : type == WIRE_FILE_GET ? sizeof(struct wire_get)
-                                   : 0;
+    switch (header->type) {
+    case WIRE_FILE_PUT:
+        return sizeof(struct wire_put);
+    case WIRE_FILE_GET:
+        return sizeof(struct wire_get);
+    case WIRE_FILE_CHANGES: /* maybe without */
+        return header->length > 0 ? sizeof(struct wire_changes) : 0;
+    default:
+        return 0;
+    }
 }
 
 static bool has_path(uint16_t type, size_t length)
@@ -411,25 +456,29 @@ static bool has_path(uint16_t type, size_t length)
 
 static void take_frame(void)
 {
-    const struct wire_header *header = &files.in.header;
-    size_t head = size_of_head(header->type);
+    const struct wire_header *header = &files->room->in.header;
+    size_t head = size_of_head(header);
 
-    files.received = 0;
+    files->received = 0;
     if (header->type == WIRE_FILE_DATA) {
-        if (files.state == PUTTING && header->exec_id == files.call)
-            take_data(files.in.data, header->length);
+        if (files->state == PUTTING && header->exec_id == files->call)
+            take_data(files->room->in.data, header->length);
         return; /* else of a call that has failed already */
     }
     end_call();
-    files.call = header->exec_id;
+    files->call = header->exec_id;
     if (header->length < head) {
         hang_up();
         return;
     }
     size_t length = header->length - head;
-    char *path = files.in.data + head;
+    char *path = files->room->in.data + head;
     path[length] = '\0';
-    if (has_path(header->type, length) ? !path_is_sound(path, length) : length > 0)
+    if (files->home < 0) /* the program may have removed it */
+        files->home = open(HOME, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (files->home < 0)
+        answer(errno);
+    else if (has_path(header->type, length) ? !path_is_sound(path, length) : length > 0)
         answer(EINVAL);
     else
         begin_call(header, path);
@@ -439,79 +488,84 @@ static void take_frame(void)
 
 static void receive(void)
 {
-    char *in = (char *)&files.in;
+    char *in = (char *)&files->room->in;
     const size_t head = offsetof(struct frame, data);
-    size_t wanted = head + (files.received < head ? 0 : files.in.header.length);
+    size_t wanted = head + (files->received < head ? 0 : files->room->in.header.length);
 
-    if (files.received < wanted) {
+    if (files->received < wanted) {
         ssize_t count =
-            recv(files.socket, in + files.received, wanted - files.received, MSG_DONTWAIT);
+            recv(files->socket, in + files->received, wanted - files->received, MSG_DONTWAIT);
         if (count < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (count <= 0) {
             hang_up();
             return;
         }
-        files.received += (size_t)count;
+        files->received += (size_t)count;
     }
-    if (files.received < head)
+    if (files->received < head)
         return;
-    if (files.in.header.length > WIRE_MAX_DATA)
+    if (files->room->in.header.length > WIRE_MAX_DATA)
         hang_up();
-    else if (files.received == head + files.in.header.length)
+    else if (files->received == head + files->room->in.header.length)
         take_frame();
 }
 
 static void transmit(void)
 {
-    const char *out = (const char *)&files.out;
-    ssize_t count = send(files.socket, out + files.sent, files.length - files.sent,
+    const char *out = (const char *)&files->room->out;
+    ssize_t count = send(files->socket, out + files->sent, files->length - files->sent,
                          MSG_DONTWAIT | MSG_NOSIGNAL);
 
     if (count < 0 && errno != EAGAIN && errno != EINTR)
         hang_up();
     else if (count > 0)
-        files.sent += (size_t)count;
-    if (files.sent == files.length)
-        files.sent = files.length = 0;
+        files->sent += (size_t)count;
+    if (files->sent == files->length)
+        files->sent = files->length = 0;
 }
 
-void files_open(int socket)
+void files_open(uint32_t link, int socket)
 {
+    files = &links[link];
     hang_up();
-    files.socket = socket;
-    files.home = open(HOME, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (files.home < 0)
-        hang_up();
+    files->socket = socket;
 }
 
 void files_hold(bool hold)
 {
-    files.held = hold;
+    held = hold;
 }
 
-int files_socket(void)
+int files_socket(uint32_t link)
 {
-    return files.socket;
+    return links[link].socket;
 }
 
-short files_events(void)
+short files_events(uint32_t link)
 {
-    if (files.length > 0 || files.state == GETTING || files.state == WALKING)
+    const struct files *it = &links[link];
+
+    if (it->length > 0 || it->state == GETTING || it->state == WALKING)
         return POLLOUT;
-    return files.state == MARKING || files.held ? 0 : POLLIN;
+    return it->state == MARKING || held ? 0 : POLLIN;
 }
 
 int files_timeout(void)
 {
-    return files.state == MARKING ? SETTLE_MS : -1;
+    for (size_t i = 0; i < WIRE_FILE_LINKS; i++) {
+        if (links[i].state == MARKING)
+            return SETTLE_MS;
+    }
+    return -1;
 }
 
-void files_serve(short events)
+void files_serve(uint32_t link, short events)
 {
-    short wanted = files_events();
+    short wanted = files_events(link);
 
-    if (files.socket < 0)
+    files = &links[link];
+    if (files->socket < 0)
         return;
     if ((events & (POLLHUP | POLLERR)) && wanted != POLLIN) {
         hang_up();
@@ -519,12 +573,12 @@ void files_serve(short events)
     }
     if (wanted == POLLIN && events != 0)
         receive();
-    if (files.length == 0 && files.state == MARKING)
+    if (files->length == 0 && files->state == MARKING)
         go_on_with_mark();
-    if (files.length == 0 && files.state == GETTING)
+    if (files->length == 0 && files->state == GETTING)
         go_on_with_get();
-    if (files.length == 0 && files.state == WALKING)
+    if (files->length == 0 && files->state == WALKING)
         go_on_with_walk();
-    if (files.length > 0)
+    if (files->length > 0)
         transmit();
 }

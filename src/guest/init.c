@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hutch-init: PID 1 of every cell. It holds the cell's namespaces together,
- * reaps what is left to it, serves the engine's calls for files (files.h), and
- * ends, taking every process of the cell with it, when the supervisor lets go of
- * its attendant (descriptor 0, see wire.h) or dies.
+ * reaps what is left to it, serves the engine's calls for files (files.h), makes
+ * the pipes of a session's execs (pipes.h), and ends, taking every process of the cell with it,
+ * when the supervisor lets go of its attendant (descriptor 0, see wire.h) or dies.
  *
  * It is exec'd with no capability, no_new_privs and the system call filter in
  * force, from a file that its user may execute but not read: so the kernel
@@ -16,6 +16,7 @@
  */
 #include "../sandbox/wire.h"
 #include "files.h"
+#include "pipes.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -47,7 +48,7 @@ static bool tells; /* the supervisor wants to know who dies */
  * which it notices. */
 static void tell(pid_t pid, int status)
 {
-    const struct wire_orphan word = {.pid = pid, .status = status};
+    const struct wire_word word = {.type = WIRE_WORD_ORPHAN, .pid = pid, .status = status};
 
     if (send(ATTENDANT_FD, &word, sizeof(word), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         return;
@@ -103,10 +104,12 @@ static bool attend(int signal_fd)
     int fd = descriptor_of(&message);
     if (count != (ssize_t)sizeof(order))
         return false;
-    if (order.type == WIRE_ATTEND_FILES && fd >= 0) {
-        files_open(fd);
+    if (order.type == WIRE_ATTEND_FILES && fd >= 0 && order.link < WIRE_FILE_LINKS) {
+        files_open(order.link, fd);
     } else if (order.type == WIRE_ATTEND_TELL) {
         tells = true;
+    } else if (order.type == WIRE_ATTEND_PIPES) {
+        pipes_order(order.exec_id);
     } else if (order.type == WIRE_ATTEND_END) {
         files_hold(true);
         if (getpid() == 1) /* of a cell, and of nothing larger */
@@ -126,17 +129,23 @@ int main(void)
 
     for (;;) {
         struct pollfd fds[] = {
-            {.fd = ATTENDANT_FD, .events = POLLIN},
+            {.fd = ATTENDANT_FD, .events = (short)(POLLIN | (pipes_are_due() ? POLLOUT : 0))},
             {.fd = signal_fd, .events = POLLIN},
-            {.fd = files_socket(), .events = files_events()},
+            {.fd = files_socket(0), .events = files_events(0)},
+            {.fd = files_socket(1), .events = files_events(1)},
         };
-        if (poll(fds, 3, files_timeout()) < 0 && errno != EINTR)
+        _Static_assert(WIRE_FILE_LINKS == 2, "each is polled");
+        if (poll(fds, 2 + WIRE_FILE_LINKS, files_timeout()) < 0 && errno != EINTR)
             return 1;
-        if (fds[0].revents != 0 && !attend(signal_fd))
+        if ((fds[0].revents & ~POLLOUT) != 0 && !attend(signal_fd))
             return 0; /* the supervisor let go */
+        if (pipes_are_due())
+            pipes_make(ATTENDANT_FD);
         if (fds[1].revents != 0)
             reap(signal_fd);
-        if (fds[2].fd == files_socket())
-            files_serve(fds[2].revents);
+        for (uint32_t i = 0; i < WIRE_FILE_LINKS; i++) {
+            if (fds[2 + i].fd == files_socket(i))
+                files_serve(i, fds[2 + i].revents);
+        }
     }
 }

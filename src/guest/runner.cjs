@@ -59,8 +59,11 @@ const WIRE_STDIN = 6;
 const WIRE_VALUE = 16;
 const WIRE_ERROR = 17;
 const WIRE_DONE = 19;
+const WIRE_RUN_AFTER_INTERRUPT = 2;
 const WIRE_ERROR_COMPILE = 1;
 const WIRE_ERROR_IMPORT = 2;
+const WIRE_STDOUT_PIPE = '/run/.stdout.';
+const WIRE_STDERR_PIPE = '/run/.stderr.';
 const WIRE_MAX_RUN = 1 << 20;
 const WIRE_MAX_ENV = 100 * (255 + 1 + 32768 + 1);
 const WIRE_MAX_STDIN = 16 << 20;
@@ -143,7 +146,12 @@ class Channel {
     return data;
   }
 
-  // The next frame, as its type and payload.
+  // The number of the exec that the last frame belongs to.
+  get execId() {
+    return this.#execId;
+  }
+
+  // The next frame, as its type, payload and flags.
   receive() {
     return this.#receivePayload(this.#receiveExactly(12));
   }
@@ -170,12 +178,12 @@ class Channel {
 
   #receivePayload({ buffer }) {
     const [length] = new Uint32Array(buffer, 0, 1);
-    const [type] = new Uint16Array(buffer, 4, 1);
+    const [type, flags] = new Uint16Array(buffer, 4, 2);
     [this.#execId] = new Uint32Array(buffer, 8, 1);
     if (length > (MAX_PAYLOAD[type] ?? 0)) {
       throw new Error('no frame of a request');
     }
-    return [type, Buffer.from(this.#receiveExactly(length).buffer)];
+    return [type, Buffer.from(this.#receiveExactly(length).buffer), flags];
   }
 
   // Sends a frame, and gives up quietly when the engine or the socket is gone.
@@ -675,11 +683,16 @@ function mayBeParked() {
   return fs.fstatSync(1, { bigint: true }).isCharacterDevice();
 }
 
-function park() {
+function loadAddon() {
   const addon = { exports: {} };
   process.dlopen(addon, path.join(__dirname, 'hutch_park.node'));
-  rehearse(addon.exports);
-  addon.exports.park();
+  return addon.exports;
+}
+
+function park() {
+  const addon = loadAddon();
+  rehearse(addon);
+  addon.park();
 }
 
 // What programs do most, in either kind; each gives a value.
@@ -773,12 +786,15 @@ function settle(turn) {
  * 'exit' are not called, for the process goes on. SIGINT reaches also a program that does
  * not come back to the loop, in its script and what it does behind an await; where it
  * does not come back from a timer or an event, only a kill helps. In the moment in which a
- * script ends node may lose a SIGINT, so whoever interrupts does it again.
+ * script ends node may lose a SIGINT, so whoever interrupts does it again, or, rarely, die of
+ * it.
  */
 class Session {
   #channel;
   #home;
-  #timers = new Set();
+  #output;
+  #timers = new Map(); // and the exec that each belongs to
+  #owner = null; // of the timer that is being called
   #exec = null;
   #count = 0;
   #inScript = false;
@@ -787,9 +803,11 @@ class Session {
   constructor(channel, home) {
     this.#channel = channel;
     this.#home = home;
+    this.#output = new Output(() => this.#owner ?? this.#exec);
   }
 
   begin() {
+    this.#output.watch();
     watchOutput();
     this.#watchTimers();
     this.#replaceExit();
@@ -839,14 +857,15 @@ class Session {
 
   #take(frame) {
     if (!frame) {
-      REALLY_EXIT(0);
+      REALLY_EXIT(EXIT_NO_REQUEST);
     }
-    const [type, payload] = frame;
+    const [type, payload, flags] = frame;
     if (type === WIRE_ENV) {
       this.#request.env = variables(payload);
     } else if (type === WIRE_STDIN) {
       this.#request.stdin = payload;
     } else if (type === WIRE_RUN) {
+      this.#mayHaveLost ||= (flags & WIRE_RUN_AFTER_INTERRUPT) !== 0;
       // Two turns later, when a SIGINT from before the request has been seen.
       setImmediate(() => setImmediate(() => this.#start(payload.toString())));
       return;
@@ -870,13 +889,16 @@ class Session {
     Object.assign(process.env, env);
     try {
       provideInput(stdin);
-      mendOutput();
+      this.#output.turnTo(exec, this.#channel.execId, new Set(this.#timers.values()));
+      if (mendOutput()) {
+        this.#output.watch();
+      }
     } catch (error) {
       this.#fail(error, false);
       return;
     }
     if (this.#mayHaveLost) {
-      this.#forgetLostSignal();
+      this.#forgetLostSignals();
     }
     this.#compile(exec);
   }
@@ -903,6 +925,7 @@ class Session {
   }
 
   #run(exec, script) {
+    const listeners = process.rawListeners('SIGINT');
     let value;
     try {
       exec.program.names.forEach(makeAssignable);
@@ -922,9 +945,9 @@ class Session {
         }
         process._tickCallback();
       });
-      this.#inScript = false;
+      this.#leaveScript(listeners);
     } catch (error) {
-      this.#inScript = false;
+      this.#leaveScript(listeners);
       if (exec.ended) {
         leaveCallbacks();
         finishTicks();
@@ -946,6 +969,17 @@ class Session {
     } else if (exec.program.isWrapped && !exec.program.isAsync && value) {
       this.#keep(exec, value[0]);
     }
+  }
+
+  // Node takes the listeners of SIGINT away for the script, and its own handler afterwards. It
+  // does not see that there is none left then, if the script has brought a listener.
+  #leaveScript(known) {
+    const listeners = process.rawListeners('SIGINT');
+    if (listeners.some((listener, index) => listener !== known[index])) {
+      process.removeAllListeners('SIGINT');
+      listeners.forEach((listener) => process.on('SIGINT', listener));
+    }
+    this.#inScript = false;
   }
 
   #settled(exec, result) {
@@ -1023,16 +1057,10 @@ class Session {
   }
 
   // A SIGINT that node has lost at the end of one script it finds at the begin of the next.
-  #forgetLostSignal() {
+  #forgetLostSignals() {
     this.#mayHaveLost = false;
     this.#inScript = true;
-    try {
-      interruptibly(() => {
-        for (const begin = Date.now(); Date.now() - begin < 3; );
-      });
-    } catch {
-      // so there was one
-    }
+    for (let i = 0; i < MAX_LOST && findsLostSignal(); i++);
     this.#inScript = false;
   }
 
@@ -1070,7 +1098,7 @@ class Session {
 
   // Takes from the loop what the exec has given it.
   #cancel() {
-    for (const timer of this.#timers) {
+    for (const timer of this.#timers.keys()) {
       clearTimeout(timer);
       clearImmediate(timer);
     }
@@ -1114,18 +1142,20 @@ class Session {
       const original = timers[name];
       const { [name]: watched } = {
         [name]: (callback, ...rest) => {
-          if (!this.#exec || typeof callback !== 'function') {
+          const owner = this.#owner ?? this.#exec;
+          if (!owner || typeof callback !== 'function') {
             return original(callback, ...rest);
           }
           const once = name !== 'setInterval';
           const known = this.#timers;
+          const call = (self, values) => this.#callFor(owner, callback, self, values);
           const timer = original(function (...values) {
             if (once) {
               known.delete(timer);
             }
-            return Reflect.apply(callback, this, values);
+            return call(this, values);
           }, ...rest);
-          known.add(timer);
+          known.set(timer, owner);
           return timer;
         },
       };
@@ -1146,6 +1176,16 @@ class Session {
     }
     this.#watchPromisedTimers();
     Module.syncBuiltinESMExports();
+  }
+
+  #callFor(owner, callback, self, values) {
+    const before = this.#owner;
+    this.#owner = owner;
+    try {
+      return Reflect.apply(callback, self, values);
+    } finally {
+      this.#owner = before;
+    }
   }
 
   #watchPromisedTimers() {
@@ -1181,6 +1221,32 @@ function interruptibly(callback, options = { breakOnSigint: true }) {
     script.runInThisContext({ ...options, displayErrors: false });
   } finally {
     delete globalThis[name];
+  }
+}
+
+// More than there can be.
+const MAX_LOST = 16;
+
+/*
+ * Node has a thread of its own for SIGINT as long as a script runs. Once it sleeps, there is
+ * no SIGINT that it has not taken.
+ */
+function findsLostSignal() {
+  const list = () => fs.readdirSync('/proc/self/task');
+  const isAsleep = (id) => /\) S /.test(fs.readFileSync(`/proc/self/task/${id}/stat`, 'latin1'));
+  const known = list();
+  try {
+    interruptibly(() => {
+      for (const begin = Date.now(); Date.now() - begin < 1000; ) {
+        const id = list().find((name) => !known.includes(name));
+        if (id && isAsleep(id)) {
+          return;
+        }
+      }
+    });
+    return false;
+  } catch {
+    return true;
   }
 }
 
@@ -1258,8 +1324,91 @@ function provideInput(data) {
   });
 }
 
-// A stream of the process that a program has ended is made anew.
+/*
+ * Where execs print to. Each has pipes of its own, which have names; they are put in the
+ * places of descriptors 1 and 2. What a timer of an earlier exec prints by console or
+ * process.stdout goes where that exec printed to, as far as it does so at once: behind an
+ * await, and in other callbacks, it is what the exec prints that runs.
+ */
+class Output {
+  #ownerNow;
+  #addon = null;
+  #last = null;
+  #older = []; // execs that have pipes of their own
+
+  constructor(ownerNow) {
+    this.#ownerNow = ownerNow;
+    try {
+      this.#addon = loadAddon();
+    } catch {
+      // without it all execs print to the same pipes
+    }
+  }
+
+  // Before an exec; alive are those that have timers.
+  turnTo(exec, number, alive) {
+    this.#older = this.#older.filter((old) => alive.has(old) || this.#close(old));
+    const names = [WIRE_STDOUT_PIPE + number, WIRE_STDERR_PIPE + number];
+    const fds = this.#open(names);
+    if (fds) {
+      if (alive.has(this.#last)) {
+        this.#last.pipes = this.#open(['/proc/self/fd/1', '/proc/self/fd/2']);
+        this.#older.push(this.#last);
+      }
+      fds.forEach((fd, index) => this.#addon.replace(fd, index + 1));
+    }
+    this.#last = exec;
+  }
+
+  #open(names) {
+    const fds = this.#addon ? names.map((name) => this.#addon.open(name)) : [-1];
+    if (fds.every((fd) => fd >= 0)) {
+      return fds;
+    }
+    fds.filter((fd) => fd >= 0).forEach((fd) => fs.closeSync(fd));
+    return null;
+  }
+
+  #close(exec) {
+    exec.pipes?.forEach((fd) => fs.closeSync(fd));
+    exec.pipes = null;
+    return false;
+  }
+
+  watch() {
+    [process.stdout, process.stderr].forEach((stream, index) => {
+      const { write } = stream;
+      const ownerNow = this.#ownerNow;
+      stream.write = function (data, ...rest) {
+        const fd = ownerNow()?.pipes?.[index];
+        if (fd === undefined) {
+          return Reflect.apply(write, this, [data, ...rest]);
+        }
+        const encoding = typeof rest[0] === 'string' ? rest[0] : 'utf8';
+        writeAll(fd, typeof data === 'string' ? Buffer.from(data, encoding) : data);
+        const done = rest.at(-1);
+        if (typeof done === 'function') {
+          process.nextTick(done);
+        }
+        return true;
+      };
+    });
+  }
+}
+
+function writeAll(fd, data) {
+  try {
+    for (let at = 0; at < data.length; ) {
+      at += fs.writeSync(fd, data, at);
+    }
+  } catch {
+    // nobody reads what such an old exec prints
+  }
+}
+
+// A stream of the process that a program has ended is made anew. Whether there was one.
 function mendOutput() {
+  let mended = false;
   for (const [name, fd] of Object.entries({ stdout: 1, stderr: 2 })) {
     const stream = process[name];
     if (stream.destroyed || ended.has(stream)) {
@@ -1272,8 +1421,10 @@ function mendOutput() {
       Object.defineProperty(process, name, { configurable: true, enumerable: true, value });
       globalThis.console = new console.Console(process.stdout, process.stderr);
       watchOutput();
+      mended = true;
     }
   }
+  return mended;
 }
 
 // Node hides it when its streams have been ended.
@@ -1615,6 +1766,9 @@ function loadImport() {
 // Node's main program is an empty file; all else happens in its loop.
 function startSession(channel, home) {
   const file = path.join(home, `${PROGRAM_NAME}.cjs`);
+  for (const name of [file, process.argv[1]]) {
+    fs.rmSync(name, { force: true }); // of an interpreter that has died
+  }
   store({ text: '', file }, process.argv[1]);
   process.argv[1] = file;
   provideCommonJs(file);

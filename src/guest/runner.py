@@ -48,8 +48,10 @@ from _frozen_importlib_external import ExtensionFileLoader, SourceFileLoader
 from _signal import SIG_BLOCK, SIG_IGN, SIG_SETMASK, SIGINT, SIGPIPE
 from _signal import default_int_handler, pthread_sigmask, signal, valid_signals
 from _thread import RLock
+from _thread import _local as LocalNames
 from _weakref import ref
 from os import close, fstat, getpid, makedev, read, write
+from time import sleep
 
 # _ast creates the types of the syntax tree, which the first compile() would do,
 # and is the dearest part of the start: do it before the request. What is frozen,
@@ -102,6 +104,8 @@ WIRE_MAX_RICH = 4 << 20
 WIRE_MAX_RICH_COUNT = 64
 WIRE_MAX_RICH_BYTES = 8 << 20
 WIRE_MAX_RICH_EMPTY = 1000
+WIRE_STDOUT_PIPE = "/run/.stdout."
+WIRE_STDERR_PIPE = "/run/.stderr."
 
 # -- our own -------------------------------------------------------------------
 
@@ -1448,6 +1452,188 @@ def end_exec(status):
     raise EndOfExec(status)
 
 
+class Output(_io.TextIOWrapper):
+    """
+    sys.stdout or sys.stderr of a session: prints to descriptor 1 or 2, which are those of
+    the exec that runs; but what a thread of an earlier exec prints goes where that exec
+    printed to.
+    """
+
+    def __init__(self, outputs, number, name, errors):
+        buffer = open(number, "wb", closefd=False)
+        buffer.raw.name = name
+        super().__init__(buffer, "utf-8", errors, "\n", line_buffering=True)
+        self.mode = "w"
+        self._outputs = outputs
+        self._number = number
+
+    @property
+    def buffer(self):
+        older = self._outputs.older(self._number)
+        return buffer_of(self) if older is None else older.buffer
+
+    def write(self, text):
+        older = self._outputs.older(self._number)
+        return write_text(self, text) if older is None else older.write(text)
+
+    def flush(self):
+        older = self._outputs.older(self._number)
+        return flush_text(self) if older is None else older.flush()
+
+
+buffer_of = _io.TextIOWrapper.buffer.__get__
+write_text = _io.TextIOWrapper.write
+flush_text = _io.TextIOWrapper.flush
+
+
+class Outputs:
+    """
+    Where execs print to. Each has pipes of its own, which have names (see wire.h). They are
+    opened before the exec is there, while nobody waits.
+
+    A thread belongs to the exec of the one that started it. The main thread, and threads
+    that were made without threading.Thread, belong to the exec that runs.
+    """
+
+    def __init__(self):
+        self.exec_id = 0
+        self.next = None  # the number of an exec, and its pipes
+        self.old = {}  # streams of earlier execs, while they have threads
+        self.local = LocalNames()
+        self.streams = [None, None]
+        self.make_streams()
+        self.watch_threads()
+
+    def make_streams(self):
+        global streams
+        for index, name in enumerate(("stdout", "stderr")):
+            errors = ("surrogateescape", "backslashreplace")[index]
+            stream = self.streams[index]
+            if stream is None or getattr(sys, name) is not stream or is_closed(stream):
+                self.streams[index] = Output(self, index + 1, f"<{name}>", errors)
+                setattr(sys, name, self.streams[index])
+                setattr(sys, f"__{name}__", self.streams[index])
+        streams = tuple(self.streams)
+
+    def watch_threads(self):
+        from threading import Thread, enumerate
+
+        start, bootstrap = Thread.start, Thread._bootstrap
+
+        def start_thread(thread):
+            thread._exec_id = self.of_thread()
+            start(thread)
+
+        def bootstrap_thread(thread):
+            self.local.exec_id = thread._exec_id
+            bootstrap(thread)
+
+        for function, name in ((start_thread, "start"), (bootstrap_thread, "_bootstrap")):
+            function.__name__, function.__qualname__ = name, f"Thread.{name}"
+            setattr(Thread, name, function)
+        self.threads = enumerate
+
+    def of_thread(self):
+        return getattr(self.local, "exec_id", self.exec_id)
+
+    def older(self, number):
+        """The stream of the thread that calls, if it belongs to an earlier exec."""
+        if not self.old:
+            return None
+        streams = self.old.get(self.of_thread())
+        return streams[number - 1] if streams else None
+
+    def begin(self, exec_id):
+        """Turns descriptors 1 and 2 to the pipes of an exec."""
+        if self.next and self.next[0] != exec_id:
+            self.close_next()
+        if not self.next:
+            self.prepare(exec_id)
+        if self.next:
+            if self.exec_id and len(current_frames()) > 1:
+                self.old[self.exec_id] = [reopened(1), reopened(2)]
+                self.await_threads()
+            self.flush()
+            for number, fd in zip((1, 2), self.next[1]):
+                os.dup2(fd, number)
+            self.close_next()
+        self.exec_id = exec_id
+        self.make_streams()
+
+    def await_threads(self):
+        """Those that are about to print where they have printed so far."""
+        functions = (Output.write, Output.flush, Output.buffer.fget, Outputs.older)
+        codes = {function.__code__ for function in (*functions, Outputs.of_thread)}
+        for _ in range(100):
+            if all(frame.f_code not in codes for frame in current_frames().values()):
+                return
+            sleep(0.001)
+
+    def prepare(self, exec_id):
+        """Opens the pipes of an exec; where they are not there, all stays as it is."""
+        pipes = []
+        if self.next:
+            self.close_next()
+        try:
+            for stem in (WIRE_STDOUT_PIPE, WIRE_STDERR_PIPE):
+                pipes.append(open_pipe(f"{stem}{exec_id}"))
+        except OSError:
+            for fd in pipes:
+                close(fd)
+        else:
+            self.next = exec_id, pipes
+
+    def close_next(self):
+        for fd in self.next[1]:
+            close(fd)
+        self.next = None
+
+    def flush(self):
+        for stream in self.streams:
+            try:
+                flush_text(stream)
+            except Exception:  # closed, or the pipe is gone
+                pass
+
+    def forget_threads(self):
+        """Lets go of the streams of execs that have no thread any more."""
+        if self.old:
+            alive = {getattr(thread, "_exec_id", None) for thread in self.threads()}
+            self.old = {exec_id: pair for exec_id, pair in self.old.items() if exec_id in alive}
+
+
+def is_closed(stream):
+    try:
+        return stream.closed
+    except ValueError:  # its buffer was taken away
+        return True
+
+
+def open_pipe(path):
+    # It does not wait for a reader, which is there.
+    fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    if fstat(fd).st_mode & 0o170000 != 0o010000:
+        close(fd)
+        raise OSError
+    os.set_blocking(fd, True)
+    low = []
+    while fd <= 2:  # a standard stream that a program has closed
+        low.append(fd)
+        fd = os.dup(fd)
+    for number in low:
+        close(number)
+    return fd
+
+
+def reopened(number):
+    """A stream of its own to where a descriptor leads now."""
+    try:
+        fd = os.dup(number)
+    except OSError:  # it was closed
+        fd = os.open("/dev/null", os.O_WRONLY)
+    return open(fd, "w", 1, "utf-8", "backslashreplace", "\n")
+
+
 class Session:
     """
     One exec after the other, in one __main__.
@@ -1467,8 +1653,10 @@ class Session:
         self.old_copies = []
         self.memory_pages = int(memory) // os.sysconf("SC_PAGESIZE")
         self.take_interrupts = default_int_handler
+        self.is_deaf = True  # to interrupts
         signal(SIGINT, ignore_interrupt)
         after_refusal[0] = end_exec
+        self.outputs = Outputs()
         if flags & WIRE_SESSION_CHECKPOINTS:
             self.open_copies(path)
         self.names = enter_main()
@@ -1496,9 +1684,11 @@ class Session:
             try:
                 frame = self.channel.receive()
             except (EOFError, OSError, ValueError):
-                os._exit(0)
+                os._exit(WIRE_EXIT_FAILED)
             self.run(frame)
+            self.outputs.forget_threads()
             self.checkpoint()
+            self.outputs.prepare(self.channel.exec_id + 1)
 
     # -- an exec --
 
@@ -1518,12 +1708,15 @@ class Session:
             elif kind == WIRE_STDIN:
                 has_stdin = give_stdin(payload)
             kind, flags, payload = receive(self.channel)
+        self.outputs.begin(self.channel.exec_id)
         name_program(self.channel.exec_id)
         status, interrupted = self.execute(payload, flags & WIRE_RUN_TIDY, gate)
         if getpid() != self.pid:  # a child that the program forked and did not end
             flush_streams()
+            self.outputs.flush()
             os._exit(status & 0xFF)
         flush_streams()
+        self.outputs.flush()
         restore_environment(before)
         if has_stdin:
             take_stdin()
@@ -1532,11 +1725,7 @@ class Session:
     def execute(self, source, tidy, gate):
         """Gives the status of the exec, and whether it was interrupted."""
         try:
-            try:
-                signal(SIGINT, self.take_interrupts)
-                self.evaluate(source, tidy, gate)
-            finally:
-                self.take_interrupts = signal(SIGINT, ignore_interrupt)
+            self.run_program(source, tidy, gate)
         except EndOfExec as end:
             return end.args[0], 0
         except KeyboardInterrupt:
@@ -1545,17 +1734,36 @@ class Session:
             return self.fail(error)
         return 0, 0
 
+    def run_program(self, source, tidy, gate):
+        """
+        An interrupt may come anywhere in it, also on the way out; but when it is left, no
+        handler of the program's is in force.
+        """
+        errors = []
+        begun = False
+        while not (begun and self.is_deaf):
+            try:
+                if not begun:
+                    begun = True
+                    self.is_deaf = False
+                    signal(SIGINT, self.take_interrupts)
+                    self.evaluate(source, tidy, gate)
+                self.grow_deaf()
+            except BaseException as error:
+                errors.append(error)
+        if errors:
+            raise errors.pop()
+
+    def grow_deaf(self):
+        """Raises what has come before; after it nothing comes."""
+        if not self.is_deaf:
+            self.take_interrupts = signal(SIGINT, ignore_interrupt)
+            self.is_deaf = True
+
     def evaluate(self, source, tidy, gate):
         compiled = False
         try:
-            program = Program(source, tidy)
-            store_program(program.source)
-            tree = parse_program(program.source)
-            if gate:
-                gate.judge(self.channel, tree, program.commands)
-            program.give_hints()
-            code = compile_program(program.source, tree)
-            del tree, program
+            code = prepare_program(self.channel, source, tidy, gate)
             compiled = True
             await_program = prepare_to_await() if code.co_flags & CO_COROUTINE else None
             rich.begin(self.channel)
@@ -1570,6 +1778,8 @@ class Session:
         except EndOfExec:
             raise
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                self.grow_deaf()  # else the next one would end the report of this one
             stop_tracing(None)
             stop_profiling(None)
             self.names.pop(VALUE_NAME, None)
@@ -1756,18 +1966,22 @@ def make_ready(channel):
     reserve.append(bytes(RESERVE_BYTES))
 
 
+def prepare_program(channel, source, tidy, gate):
+    """The code of a program that may run."""
+    program = Program(source, tidy)
+    store_program(program.source)
+    tree = parse_program(program.source)
+    if gate:
+        gate.judge(channel, tree, program.commands)
+    program.give_hints()
+    return compile_program(program.source, tree)
+
+
 def main(channel, frame):
     source, tidy, gate = receive_request(channel, frame)
     compiled = False
     try:
-        program = Program(source, tidy)
-        store_program(program.source)
-        tree = parse_program(program.source)
-        if gate:
-            gate.judge(channel, tree, program.commands)
-        program.give_hints()
-        code = compile_program(program.source, tree)
-        del tree, program
+        code = prepare_program(channel, source, tidy, gate)
         compiled = True
         await_program = prepare_to_await() if code.co_flags & CO_COROUTINE else None
         names = enter_main()

@@ -17,8 +17,9 @@
 #    channel. bash keeps the originals of what it redirects at other numbers, close-on-exec,
 #    to put them back afterwards, which never comes: so no command inherits the channel,
 #    and what the loop itself says (under set -x, or to a trap on DEBUG) goes to /dev/null.
-# 2. The code is sourced at the top level, where declare makes globals, with the streams
-#    of the cell. A redirection by exec of 0, 1 or 2 ends with the exec that made it.
+# 2. The code is sourced at the top level, where declare makes globals, with the pipes of the
+#    exec as streams, which have names; where they are not there, with the streams of the
+#    cell. A redirection by exec of 0, 1 or 2 ends with the exec that made it.
 # 3. What ends a shell (exit, wherever it stands, set -e, an unset variable under set -u,
 #    an exec of nothing, SIGINT) ends the exec. There is no way back from it in bash, but a
 #    trap on EXIT, once. That trap writes the state of the shell to a file and executes the
@@ -50,6 +51,8 @@ __hutch_WIRE_CHANNEL_FD=1000
 __hutch_WIRE_DONE=19
 __hutch_WIRE_EXIT_FAILED=125
 __hutch_WIRE_SHELL_FILE=/run/main.sh
+__hutch_WIRE_STDOUT_PIPE=/run/.stdout.
+__hutch_WIRE_STDERR_PIPE=/run/.stderr.
 
 # -- frames -------------------------------------------------------------------------------
 
@@ -149,6 +152,7 @@ __hutch_receive() {
     if ! __hutch_read __hutch_input || ! __hutch_read __hutch_code; then
         __hutch_give_up
     fi
+    __hutch_find_pipes
     __hutch_set_variables
     if [[ $__hutch_input ]]; then
         exec 0< <(builtin printf %s "$__hutch_input" | "$__hutch_base64" -d)
@@ -157,6 +161,16 @@ __hutch_receive() {
     fi
     __hutch_status=0 __hutch_interrupted=0
     __hutch_store
+}
+
+# Where the exec prints to.
+__hutch_find_pipes() {
+    __hutch_out=$__hutch_WIRE_STDOUT_PIPE$__hutch_id
+    __hutch_err=$__hutch_WIRE_STDERR_PIPE$__hutch_id
+    if [[ ! -p $__hutch_out || ! -p $__hutch_err ]]; then
+        __hutch_out=/dev/fd/$__hutch_stdout
+        __hutch_err=/dev/fd/$__hutch_stderr
+    fi
 }
 
 # Puts the code into the file. Where there is no room for it, it is run from memory: it may
@@ -415,19 +429,19 @@ exec 1001<>/dev/null 1900<&1000 1901>&1 1902>&2
         file)
             __hutch_arguments=("$@")
             __hutch_enter
-            builtin . "$__hutch_file" 1>&"$__hutch_stdout" 2>&"$__hutch_stderr"
+            builtin . "$__hutch_file" 1>>"$__hutch_out" 2>>"$__hutch_err"
             __hutch_status=$? __hutch_options=$SHELLOPTS
             __hutch_leave
             ;;
         command)
             __hutch_enter
-            "$__hutch_file" 1>&"$__hutch_stdout" 2>&"$__hutch_stderr"
+            "$__hutch_file" 1>>"$__hutch_out" 2>>"$__hutch_err"
             __hutch_status=$? __hutch_options=$SHELLOPTS
             __hutch_leave
             ;;
         text | trap)
             __hutch_enter
-            builtin eval "$__hutch_code" 1>&"$__hutch_stdout" 2>&"$__hutch_stderr"
+            builtin eval "$__hutch_code" 1>>"$__hutch_out" 2>>"$__hutch_err"
             __hutch_status=$? __hutch_options=$SHELLOPTS
             __hutch_leave
             ;;

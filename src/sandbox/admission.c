@@ -159,8 +159,14 @@ static enum admission_term pace_term(const struct admission *admission)
 enum admission_term admission_hold(struct admission *admission, size_t owner_active,
                                    uint64_t memory_mb)
 {
-    if (admission->active >= admission->max_cells)
+    if (admission->cells >= admission->max_cells)
         return TERM_CELLS;
+    return admission_hold_idle(admission, owner_active, memory_mb);
+}
+
+enum admission_term admission_hold_idle(struct admission *admission, size_t owner_active,
+                                        uint64_t memory_mb)
+{
     if (!fits_memory(admission, memory_mb))
         return TERM_MEMORY;
     if (admission->active == 0)
@@ -174,8 +180,8 @@ enum admission_term admission_hold(struct admission *admission, size_t owner_act
 
 /* ---- runs -------------------------------------------------------------- */
 
-void admission_begin(struct admission *admission, uint64_t memory_mb,
-                     struct memory_claim *ret_claim)
+static void make_active(struct admission *admission, uint64_t memory_mb,
+                        struct memory_claim *ret_claim)
 {
     if (pace_term(admission) != TERM_NONE)
         admission->has_passed = true;
@@ -189,6 +195,13 @@ void admission_begin(struct admission *admission, uint64_t memory_mb,
     admission->active++;
 }
 
+void admission_begin(struct admission *admission, uint64_t memory_mb,
+                     struct memory_claim *ret_claim)
+{
+    make_active(admission, memory_mb, ret_claim);
+    admission->cells++;
+}
+
 void admission_end(struct admission *admission, struct memory_claim *claim,
                    uint64_t peak_memory_bytes)
 {
@@ -196,10 +209,35 @@ void admission_end(struct admission *admission, struct memory_claim *claim,
 
     drop_claim(admission, claim);
     admission->active--;
+    admission->cells--;
     if (peak_memory_bytes >= highest)
         admission->peak_bytes = peak_memory_bytes;
     else if (peak_memory_bytes > 0)
         admission->peak_bytes = highest - (highest - peak_memory_bytes) / PEAK_DECAY;
+}
+
+/* The oldest of all from now on: the next reading ends it. */
+void admission_pause(struct admission *admission, struct memory_claim *claim)
+{
+    admission->active--;
+    if (!claim->is_young)
+        return;
+    uint64_t now_ns = admission->source.now_ns(admission->source.user);
+    TAILQ_REMOVE(&admission->young, claim, link);
+    claim->since_ns = now_ns > YOUNG_NS ? now_ns - YOUNG_NS : 0;
+    TAILQ_INSERT_HEAD(&admission->young, claim, link);
+}
+
+void admission_resume(struct admission *admission, uint64_t memory_mb, struct memory_claim *claim)
+{
+    drop_claim(admission, claim);
+    make_active(admission, memory_mb, claim);
+}
+
+void admission_end_idle(struct admission *admission, struct memory_claim *claim)
+{
+    drop_claim(admission, claim);
+    admission->cells--;
 }
 
 /* ---- messages ---------------------------------------------------------- */
@@ -220,8 +258,10 @@ int admission_explain(const struct admission *admission, enum admission_term ter
     switch (term) {
     case TERM_CELLS:
         return err_set(err, HUTCH_ERR_BUSY,
-                       "waited %s s for a cell: %zu are active, max_cells is %u", waited.text,
-                       admission->active, admission->max_cells);
+                       "waited %s s for a cell: %zu are active, %zu are idle sessions, max_cells "
+                       "is %u",
+                       waited.text, admission->active, admission->cells - admission->active,
+                       admission->max_cells);
     case TERM_MEMORY:
         return err_set(err, HUTCH_ERR_BUSY,
                        "waited %s s for memory: %" PRIu64 " MiB available %s, needed are %" PRIu64

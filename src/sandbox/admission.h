@@ -3,7 +3,7 @@
  * Whether one more run fits now: by what is used and not by the sum of limits,
  * which hardly any program meets. docs/decisions/0015-admission.md has the reasons.
  *
- *   cells      fewer than max_cells are active
+ *   cells      fewer than max_cells are there
  *   memory     available >= reserve + claims of young runs + claim of the new one
  *   pressure   of the last ten seconds less than a fifth was spent waiting for memory,
  *              or a quarter of all memory is available
@@ -26,6 +26,11 @@
  * 250 ms as long as they leave a quarter over; those of the pace for 20 ms, and an
  * engine without active runs does not need them.
  *
+ * A session keeps its cell between programs. While one runs, it counts as a run does,
+ * and for the cell it needs no place. While it is idle, it counts as a cell and by the
+ * memory that it uses, and is not active. The claim of a program that has ended stands
+ * until the next reading: it has taken all that it will, and what is left of it shows.
+ *
  * No lock in here: the scheduler's.
  */
 #pragma once
@@ -46,8 +51,7 @@ struct load_source {
 
 enum admission_term { TERM_NONE, TERM_CELLS, TERM_MEMORY, TERM_PRESSURE, TERM_CPU };
 
-/* What an active run is expected to use. A session that lives on between programs
- * keeps its cell, and has a claim for each program. */
+/* What an active run is expected to use; of a session one for each program. */
 struct memory_claim {
     uint64_t bytes, since_ns;
     bool is_young; /* in the list */
@@ -57,7 +61,8 @@ struct memory_claim {
 struct admission {
     struct load_source source;
     uint32_t max_cells;
-    size_t active;
+    size_t active;                    /* runs, and sessions whose program runs */
+    size_t cells;                     /* of those, and of idle sessions */
     uint64_t peak_bytes;              /* of finished runs: see above */
     TAILQ_HEAD(, memory_claim) young; /* the oldest first */
     uint64_t claimed_bytes;           /* their sum */
@@ -79,12 +84,21 @@ void admission_read(struct admission *admission);
 enum admission_term admission_hold(struct admission *admission, size_t owner_active,
                                    uint64_t memory_mb);
 
+/* The same for the program of an idle session, whose cell is there. */
+enum admission_term admission_hold_idle(struct admission *admission, size_t owner_active,
+                                        uint64_t memory_mb);
+
 /* Counts a run as active, from here to there. The claim is memory of the caller's,
  * which stays where it is. peak_memory_bytes 0: not known. */
 void admission_begin(struct admission *admission, uint64_t memory_mb,
                      struct memory_claim *ret_claim);
 void admission_end(struct admission *admission, struct memory_claim *claim,
                    uint64_t peak_memory_bytes);
+
+/* Between the two: an active run becomes an idle session, that one active again, or ends. */
+void admission_pause(struct admission *admission, struct memory_claim *claim);
+void admission_resume(struct admission *admission, uint64_t memory_mb, struct memory_claim *claim);
+void admission_end_idle(struct admission *admission, struct memory_claim *claim);
 
 /* What a run with that limit is expected to use. */
 uint64_t admission_expected(const struct admission *admission, uint64_t memory_mb);

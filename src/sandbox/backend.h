@@ -23,6 +23,7 @@
 struct backend;
 struct cell;
 struct file_call;
+struct process_list;
 
 /* What a cell is made for. Borrowed during cell_start only. */
 struct cell_spec {
@@ -30,6 +31,13 @@ struct cell_spec {
     bool session;              /* the cell stays after a program; see session_begin */
     uint64_t idle_ns, life_ns; /* of a session: without an exec, and in all */
     bool has_files;            /* cell_file will be called before the program runs */
+};
+
+/* The ways for calls for files; a call waits only for those on its own. */
+enum cell_files {
+    CELL_FILES,        /* of the run or the exec itself */
+    CELL_CALLER_FILES, /* of a session: what its callers ask for meanwhile */
+    CELL_FILES_COUNT
 };
 
 enum cell_event_type {
@@ -42,7 +50,11 @@ enum cell_event_type {
     CELL_END,    /* dead, and every pipe read to its end: the last event */
     /* Of a session, which has no CELL_END: */
     CELL_TIME_UP, /* the exec is over its time, and was interrupted */
+    CELL_RESTED,  /* after session_done: no signal is sent any more because of that exec;
+                     signalled is set */
     CELL_QUIET,   /* nothing has come until the deadline */
+    CELL_LATE,    /* data, length: bytes that threads or processes of an earlier exec printed */
+    CELL_PIPES,   /* session_prepare may give another answer now */
 };
 
 /* How a program ended, as the kernel and the supervisor know it. */
@@ -56,7 +68,9 @@ struct cell_exit {
     uint64_t peak_memory_bytes;
     uint64_t oom_kills;
     uint64_t process_limit_hits;
-    bool has_copy;  /* of a session: it can go on where the last exec had ended */
+    bool has_copy;    /* of a session: it can go on where an exec had ended, */
+    uint32_t copy_of; /* that one, as the cell says */
+    uint32_t exec_id; /* of a session: the exec that it ended in; 0: between two */
     bool has_files; /* there may be some, and cell_file gives them, as long as the cell is not freed
                      */
 };
@@ -70,6 +84,7 @@ struct cell_event {
     size_t length;
     struct report report; /* its data likewise */
     struct cell_exit exit;
+    bool signalled; /* RESTED: an interrupt was sent */
     struct hutch_error error;
 };
 
@@ -92,9 +107,15 @@ struct backend_ops {
                            struct cell_event *ret_event, struct hutch_error *err);
 
     /* A call for files to the cell (file_call.h): before its program runs, where the spec
-     * says that there will be some, or after its end, where CELL_EXITED has files. */
-    int (*cell_file)(struct cell *cell, struct file_call *call, uint64_t deadline_ns, int cancel_fd,
-                     struct hutch_error *err);
+     * says that there will be some, or after its end, where CELL_EXITED has files; of a
+     * session at any time, and again after a call that broke its link. Those on
+     * CELL_CALLER_FILES may come from another thread than the cell's, one at a time. */
+    int (*cell_file)(struct cell *cell, enum cell_files link, struct file_call *call,
+                     uint64_t deadline_ns, int cancel_fd, struct hutch_error *err);
+
+    /* Sends the beginning of a call that cell_file is going to make. */
+    int (*cell_file_begin)(struct cell *cell, enum cell_files link, struct file_call *call,
+                           struct hutch_error *err);
 
     /* Ends the run because it printed too much; CELL_EXITED follows. */
     void (*cell_stop)(struct cell *cell);
@@ -102,15 +123,32 @@ struct backend_ops {
     /* Of a session. The first frames of all; checkpoints: a copy shall wait. */
     int (*session_open)(struct cell *cell, bool checkpoints, struct hutch_error *err);
 
+    /* Whether nothing can be said to the interpreter any more: it is of no use. */
+    bool (*session_is_broken)(const struct cell *cell);
+
+    /* Whether all is there for the exec to begin; CELL_PIPES tells when. Once it is, text
+     * that is late comes later, if that can be told apart. */
+    bool (*session_prepare)(struct cell *cell, uint32_t exec_id);
+
     /* An exec begins: frames that are sent from now on have its number. */
     int (*session_begin)(struct cell *cell, uint32_t exec_id, uint64_t timeout_ns,
                          struct hutch_error *err);
 
-    /* The exec has ended. */
+    /* The processes that run and are neither the interpreter, its copy nor the cell's
+     * own; where the kernel does not say, none. */
+    int (*session_background)(struct cell *cell, struct process_list *ret_list,
+                              struct hutch_error *err);
+
+    /* The exec has ended. CELL_RESTED follows, before which no other may begin. */
     int (*session_done)(struct cell *cell, struct hutch_error *err);
 
-    /* Interrupts the exec. From any thread, as long as the cell is there. */
+    /* Interrupts the exec, for a second again and again until it has ended. From any thread,
+     * as long as the cell is there. */
     void (*session_interrupt)(struct cell *cell);
+
+    /* The session is not idle, for hold_ns from now at least. From any thread, as is
+     * session_interrupt. */
+    void (*session_used)(struct cell *cell, uint64_t hold_ns);
 
     /* After CELL_EXITED: the copy goes on, or a new interpreter. CELL_STARTED follows. */
     int (*session_resume)(struct cell *cell, struct hutch_error *err);

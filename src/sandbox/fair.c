@@ -84,25 +84,37 @@ void fair_remove(struct fair *fair, struct fair_waiter *waiter)
     fair->waiting--;
 }
 
-/* Since when an owner waits for its next turn. */
-static uint64_t since(const struct fair_owner *owner)
+static struct fair_waiter *first_of(const struct fair_owner *owner, bool with_cell)
 {
-    uint64_t came = TAILQ_FIRST(&owner->waiters)->number;
+    struct fair_waiter *waiter = TAILQ_FIRST(&owner->waiters);
 
-    return came > owner->turn ? came : owner->turn;
+    while (waiter && with_cell && !waiter->has_cell)
+        waiter = TAILQ_NEXT(waiter, link);
+    return waiter;
 }
 
-struct fair_waiter *fair_first(const struct fair *fair)
+/* Since when the owner of a waiter waits for its next turn. */
+static uint64_t since(const struct fair_waiter *waiter)
 {
-    const struct fair_owner *next = NULL;
+    uint64_t turn = waiter->owner->turn;
+
+    return waiter->number > turn ? waiter->number : turn;
+}
+
+struct fair_waiter *fair_first(const struct fair *fair, bool with_cell)
+{
+    struct fair_waiter *next = NULL;
 
     for (const struct fair_owner *owner = TAILQ_FIRST(&fair->owners); owner;
          owner = TAILQ_NEXT(owner, waiting_link)) {
-        if (!next || owner->active < next->active ||
-            (owner->active == next->active && since(owner) < since(next)))
-            next = owner;
+        struct fair_waiter *first = first_of(owner, with_cell);
+        if (!first)
+            continue;
+        if (!next || owner->active < next->owner->active ||
+            (owner->active == next->owner->active && since(first) < since(next)))
+            next = first;
     }
-    return next ? TAILQ_FIRST(&next->waiters) : NULL;
+    return next;
 }
 
 struct fair_waiter *fair_last(const struct fair *fair)

@@ -14,6 +14,7 @@
 #include "base/attrs.h"
 #include "base/limits.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -23,6 +24,7 @@
 /* Somebody who waits, in memory of the caller's. */
 struct fair_waiter {
     struct fair_owner *owner;
+    bool has_cell;   /* a session's program: it waits for its turn, and for no cell */
     uint64_t number; /* in the order of arrival */
     TAILQ_ENTRY(fair_waiter) link;
 };
@@ -60,8 +62,8 @@ void fair_end(struct fair_owner *owner);
 void fair_push(struct fair *fair, struct fair_owner *owner, struct fair_waiter *waiter);
 void fair_remove(struct fair *fair, struct fair_waiter *waiter);
 
-/* Whose turn it is; NULL when nobody waits. */
-struct fair_waiter *fair_first(const struct fair *fair);
+/* Whose turn it is, of all or of those that have a cell; NULL when none of them waits. */
+struct fair_waiter *fair_first(const struct fair *fair, bool with_cell);
 
 /* The newest waiter of the owner with the most: the last whose turn would come.
  * NULL when nobody waits. */

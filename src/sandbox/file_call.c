@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #define IDLE_NS (30 * NS_PER_SECOND) /* that a cell may take for a piece */
 
@@ -22,6 +23,7 @@ struct frame {
 
 struct file_link {
     int fd; /* -1 once it is broken */
+    bool begun;
     uint32_t calls;
     uint64_t sent_size;      /* of a PUT */
     uint32_t entries, bytes; /* that came of one call */
@@ -31,6 +33,24 @@ struct file_link {
     struct frame in, out;
     char name[WIRE_MAX_PATH + 1];
 };
+
+static int64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * (int64_t)NS_PER_SECOND + now.tv_nsec;
+}
+
+int64_t file_clock_ns(void)
+{
+    return clock_ns(CLOCK_REALTIME);
+}
+
+int64_t file_clock_coarse_ns(void)
+{
+    return clock_ns(CLOCK_REALTIME_COARSE);
+}
 
 int file_link_new(int fd, struct file_link **ret_link, struct hutch_error *err)
 {
@@ -43,6 +63,11 @@ int file_link_new(int fd, struct file_link **ret_link, struct hutch_error *err)
     link->fd = fd;
     *ret_link = link;
     return 0;
+}
+
+bool file_link_is_broken(const struct file_link *link)
+{
+    return link->fd < 0;
 }
 
 void file_link_free(struct file_link *link)
@@ -67,6 +92,7 @@ static void queue_call(struct file_link *link, const struct file_call *call)
 {
     const struct wire_put put = {.size = call->size};
     const struct wire_get get = {.max_bytes = call->max_bytes};
+    const struct wire_changes changes = {.after_ns = call->after_ns};
     size_t used = 0;
 
     if (call->type == WIRE_FILE_PUT) {
@@ -75,30 +101,40 @@ static void queue_call(struct file_link *link, const struct file_call *call)
     } else if (call->type == WIRE_FILE_GET) {
         memcpy(link->out.data, &get, sizeof(get));
         used = sizeof(get);
+    } else if (call->type == WIRE_FILE_CHANGES && call->after_ns != 0) {
+        memcpy(link->out.data, &changes, sizeof(changes));
+        used = sizeof(changes);
     }
     size_t length = call->path ? strlen(call->path) : 0;
     memcpy(link->out.data + used, call->path ? call->path : "", length);
     queue(link, call->type, call->executable ? WIRE_PUT_EXECUTABLE : 0, used + length);
 }
 
-/* Sends what the socket takes, and makes the next piece ready. */
-static int pump(struct file_link *link, struct file_call *call, struct hutch_error *err)
+/* Sends what the socket takes. Returns whether nothing of it is left. */
+static bool send_some(struct file_link *link)
 {
     const char *out = (const char *)&link->out;
     ssize_t count =
         send(link->fd, out + link->sent, link->length - link->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
 
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
+        return false;
     if (count < 0) { /* an answer may be there all the same, or else the end */
         link->length = link->sent = 0;
-        return 0;
+        return false;
     }
     link->sent += (size_t)count;
-    if (link->sent < link->length)
+    return link->sent == link->length;
+}
+
+/* Sends, and makes the next piece ready. */
+static int pump(struct file_link *link, struct file_call *call, struct hutch_error *err)
+{
+    if (!send_some(link))
         return 0;
     uint64_t left = call->type == WIRE_FILE_PUT ? call->size - link->sent_size : 0;
     link->length = link->sent = 0;
+    call->is_sent = left == 0;
     if (left == 0)
         return 0;
     size_t piece = left < WIRE_MAX_DATA ? (size_t)left : WIRE_MAX_DATA;
@@ -177,8 +213,9 @@ static int refusal(const struct file_call *call, struct hutch_error *err)
 
     switch (number) {
     case EFBIG:
-        return err_set(err, HUTCH_ERR_INVALID, "has %" PRIu64 " bytes; allowed are %" PRIu64,
-                       call->found_size, call->max_bytes);
+        err_set(err, HUTCH_ERR_INVALID, "has %" PRIu64 " bytes; allowed are %" PRIu64,
+                call->found_size, call->max_bytes);
+        break;
     case ENOSPC:
         err_set(err, HUTCH_ERR_INVALID, "no space left in the cell: see disk_mb");
         break;
@@ -283,7 +320,8 @@ static int go_on(struct file_link *link, struct file_call *call, uint64_t deadli
     /* Before there is a cell, which may take long, the deadline alone counts. */
     if (link->calls == 1 && link->received == 0)
         until_ns = deadline_ns;
-    int ready = poll(slots, ARRAY_LENGTH(slots), clock_poll_timeout(until_ns));
+    bool is_late = clock_now_ns() >= deadline_ns; /* a call that goes on has its end, too */
+    int ready = is_late ? 0 : poll(slots, ARRAY_LENGTH(slots), clock_poll_timeout(until_ns));
     if (ready < 0 && errno != EINTR)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "wait for the cell's files");
     if (ready == 0 && clock_now_ns() >= until_ns)
@@ -316,23 +354,37 @@ static int end_frame(struct file_link *link, uint64_t deadline_ns, struct hutch_
     return 0;
 }
 
-int file_link_call(struct file_link *link, struct file_call *call, uint64_t deadline_ns,
-                   int cancel_fd, struct hutch_error *err)
+void file_link_begin(struct file_link *link, struct file_call *call)
 {
-    int code = 0;
-
-    call->is_lost = call->is_cut = false;
+    call->is_lost = call->is_cut = call->is_sent = false;
     call->sys_errno = 0;
     call->found_size = 0;
-    if (link->fd < 0) {
-        call->is_lost = true;
-        return err_set(err, HUTCH_ERR_HELPER, "the connection to the cell's files is gone");
-    }
+    link->begun = true;
+    if (link->fd < 0)
+        return;
     link->calls++;
     link->sent_size = link->got = 0;
     link->entries = link->bytes = 0;
     link->received = 0;
     queue_call(link, call);
+    if (send_some(link) && call->type != WIRE_FILE_PUT) {
+        link->length = link->sent = 0;
+        call->is_sent = true;
+    }
+}
+
+int file_link_call(struct file_link *link, struct file_call *call, uint64_t deadline_ns,
+                   int cancel_fd, struct hutch_error *err)
+{
+    int code = 0;
+
+    if (!link->begun)
+        file_link_begin(link, call);
+    link->begun = false;
+    if (link->fd < 0) {
+        call->is_lost = true;
+        return err_set(err, HUTCH_ERR_HELPER, "the connection to the cell's files is gone");
+    }
     while (code == 0)
         code = go_on(link, call, deadline_ns, cancel_fd, err);
     if (code > 0)

@@ -93,6 +93,33 @@ void result_take_rich(struct hutch_result *result, struct rich_list *list)
     *list = (struct rich_list){0};
 }
 
+void process_list_done(struct process_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->items[i].command);
+    free(list->items);
+    *list = (struct process_list){0};
+}
+
+void result_take_background(struct hutch_result *result, struct process_list *list)
+{
+    result->background = list->items;
+    result->background_count = list->count;
+    *list = (struct process_list){0};
+}
+
+void result_set_restored(struct hutch_result *result)
+{
+    static const char *const lost[] = {
+        "what the exec that was killed had done", "threads",      "child processes",
+        "sockets and connections to databases",   "file offsets", "files are not rolled back",
+    };
+
+    result->restored = true;
+    result->not_restored = lost;
+    result->not_restored_count = ARRAY_LENGTH(lost);
+}
+
 void hutch_result_free(hutch_result *result)
 {
     if (!result)
@@ -103,6 +130,8 @@ void hutch_result_free(hutch_result *result)
     free(result->error_message);
     free(result->value.data);
     free(result->late_text.data);
+    struct process_list background = {result->background, result->background_count};
+    process_list_done(&background);
     result_free_files(result);
     for (size_t i = 0; i < result->result_count; i++)
         free(result->results[i].data);
@@ -174,8 +203,19 @@ static void append_session(struct buf *out, const struct hutch_result *result)
 {
     if (!result->in_session)
         return;
-    buf_appendf(out, ",\"restored\":%s,\"state_lost\":%s,\"late_output\":",
-                result->restored ? "true" : "false", result->state_lost ? "true" : "false");
+    buf_appendf(out, ",\"restored\":%s,\"not_restored\":[", result->restored ? "true" : "false");
+    for (size_t i = 0; i < result->not_restored_count; i++) {
+        buf_append_text(out, i > 0 ? "," : "");
+        json_append_text(out, result->not_restored[i]);
+    }
+    buf_appendf(out, "],\"state_lost\":%s,\"background\":[", result->state_lost ? "true" : "false");
+    for (size_t i = 0; i < result->background_count; i++) {
+        const struct hutch_process *process = &result->background[i];
+        buf_appendf(out, "%s{\"pid\":%" PRId32 ",\"command\":", i > 0 ? "," : "", process->pid);
+        json_append_text(out, process->command);
+        buf_appendf(out, ",\"memory_bytes\":%" PRIu64 "}", process->memory_bytes);
+    }
+    buf_append_text(out, "],\"late_output\":");
     json_append_string(out, result->late_text.data ? result->late_text.data : "",
                        result->late_text.length);
 }

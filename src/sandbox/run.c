@@ -12,15 +12,11 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
-#include "capture.h"
 #include "engine.h"
-#include "gate.h"
-#include "outcome.h"
-#include "report.h"
+#include "program.h"
 #include "request.h"
 #include "result.h"
 #include "run_files.h"
-#include "tidy.h"
 
 #include <poll.h>
 #include <stddef.h>
@@ -32,20 +28,15 @@
 #define START_NS (900 * NS_PER_SECOND)
 #define GRACE_NS (60 * NS_PER_SECOND)
 
-#define RUN_OPTIONS_SIZE_FIRST (offsetof(struct hutch_run_options, cancel) + sizeof(hutch_cancel *))
-
 struct run {
     struct hutch_request request; /* as this version knows it, as are the options */
     struct hutch_run_options options;
     const struct backend_ops *ops;
     struct ticket ticket;
     struct cell *cell;
-    struct capture out, err;
-    struct reports reports;
-    struct buf env, gate, code; /* payloads of frames, borrowed by the cell */
-    struct cell_exit exit;
+    struct program program;
     uint32_t layers;
-    bool stopped, has_code; /* the code is on its way */
+    bool has_code; /* it is on its way */
     struct run_files files;
     uint64_t begin_ns, start_ns; /* of the call; of the interpreter */
 };
@@ -54,67 +45,7 @@ static void run_done(struct run *run)
 {
     if (run->cell)
         run->ops->cell_free(run->cell);
-    capture_done(&run->out);
-    capture_done(&run->err);
-    reports_done(&run->reports);
-    buf_done(&run->env);
-    buf_done(&run->gate);
-    buf_done(&run->code);
-}
-
-static int send_frame(struct run *run, enum wire_type type, uint16_t flags,
-                      const struct buf *payload, struct hutch_error *err)
-{
-    if (buf_check(payload, err) < 0)
-        return err->code;
-    return run->ops->cell_send(run->cell, type, flags, payload->data, payload->length, err);
-}
-
-static int send_env(struct run *run, struct hutch_error *err)
-{
-    const struct hutch_request *request = &run->request;
-
-    if (request->env_count == 0)
-        return 0;
-    for (size_t i = 0; i < request->env_count; i++) {
-        buf_appendf(&run->env, "%s=%s", request->env[i].name, request->env[i].value);
-        buf_append(&run->env, "", 1);
-    }
-    return send_frame(run, WIRE_ENV, 0, &run->env, err);
-}
-
-static int send_gate(struct run *run, struct hutch_error *err)
-{
-    if (!run->request.gate)
-        return 0;
-    uint16_t flags = gate_append(run->request.gate, &run->gate);
-    return send_frame(run, WIRE_GATE, flags, &run->gate, err);
-}
-
-static int send_code(struct run *run, struct hutch_error *err)
-{
-    const struct hutch_request *request = &run->request;
-
-    if (request->tidy) {
-        tidy_code(request->code, request->code_length, language_name(request->language),
-                  &run->code);
-        return send_frame(run, WIRE_RUN, WIRE_RUN_TIDY, &run->code, err);
-    }
-    return run->ops->cell_send(run->cell, WIRE_RUN, 0, request->code, request->code_length, err);
-}
-
-static int take_output(struct run *run, struct capture *capture, enum hutch_stream stream,
-                       const struct cell_event *event, struct hutch_error *err)
-{
-    if (run->options.on_output)
-        run->options.on_output(run->options.user, stream, event->data, event->length);
-    if (capture_add(capture, event->data, event->length, err) < 0)
-        return err->code;
-    if (capture->total > LIMIT_OUTPUT_HARD_BYTES && !run->stopped) {
-        run->stopped = true;
-        run->ops->cell_stop(run->cell);
-    }
-    return 0;
+    program_done(&run->program);
 }
 
 /* Every failure in here leaves the outcome unknown, but one: CELL_FAILED. */
@@ -141,21 +72,22 @@ static int take_events(struct run *run, struct hutch_error *err)
             *err = event.error;
             return err->code;
         case CELL_STDOUT:
-            code = take_output(run, &run->out, HUTCH_STDOUT, &event, err);
-            break;
         case CELL_STDERR:
-            code = take_output(run, &run->err, HUTCH_STDERR, &event, err);
+            code = program_take_output(&run->program, &event, err);
             break;
         case CELL_REPORT:
-            code = reports_add(&run->reports, &event.report, err);
+            code = reports_add(&run->program.reports, &event.report, err);
             break;
         case CELL_EXITED:
-            run->exit = event.exit;
+            run->program.exit = event.exit;
             break;
         case CELL_END:
             return 0;
         case CELL_TIME_UP: /* of sessions */
+        case CELL_RESTED:
         case CELL_QUIET:
+        case CELL_LATE:
+        case CELL_PIPES:
             break;
         }
         if (code < 0) {
@@ -165,42 +97,11 @@ static int take_events(struct run *run, struct hutch_error *err)
     }
 }
 
-/* What the cell said about itself: judged, checked in form, shown. */
-static int fill_claims(struct run *run, struct hutch_result *result, struct hutch_error *err)
-{
-    struct reports *reports = &run->reports;
-    struct outcome_facts facts = {
-        .exit = &run->exit,
-        .request = &run->request,
-        .claim = reports->claim.present ? &reports->claim : NULL,
-        .refusal = reports->refusal.present ? &reports->refusal : NULL,
-        .stderr_text = &result->stderr_text,
-    };
-
-    if (outcome_judge(&facts, result, err) < 0)
-        return err->code;
-    result_take_rich(result, &reports->rich);
-    return result_set_value(result, reports->value.data, reports->value.length, err);
-}
-
 static int fill_result(struct run *run, struct hutch_result *result, struct hutch_error *err)
 {
-    bool out_truncated, err_truncated;
-
-    result->stdout_bytes = run->out.total;
-    result->stderr_bytes = run->err.total;
-    if (capture_finish(&run->out, run->request.output_encoding, &result->stdout_text,
-                       &out_truncated, err) < 0 ||
-        capture_finish(&run->err, run->request.output_encoding, &result->stderr_text,
-                       &err_truncated, err) < 0)
-        return err->code;
-    result->truncated = out_truncated || err_truncated;
     result->layers = run->layers;
-    result->duration_ms = (double)run->exit.duration_ns / (double)NS_PER_MS;
-    result->cpu_ms = (double)run->exit.cpu_ns / (double)NS_PER_MS;
     result->queue_ms = (double)(run->start_ns - run->begin_ns) / (double)NS_PER_MS;
-    result->peak_memory_bytes = run->exit.peak_memory_bytes;
-    return fill_claims(run, result, err);
+    return program_fill_result(&run->program, result, err);
 }
 
 /* Files go in before the code does, for which the interpreter waits. */
@@ -220,7 +121,7 @@ static int place_files(struct run *run, struct hutch_error *err)
 
 static int send_program(struct run *run, struct hutch_error *err)
 {
-    if (send_env(run, err) < 0 || send_gate(run, err) < 0 || send_code(run, err) < 0)
+    if (program_send_head(&run->program, err) < 0 || program_send_code(&run->program, 0, err) < 0)
         return err->code;
     run->has_code = true;
     return 0;
@@ -234,7 +135,7 @@ static int explain_loss(struct run *run, struct hutch_error *err)
 
     if (take_events(run, &cause) < 0)
         *err = cause;
-    else if (run->exit.end != CELL_END_EXIT)
+    else if (run->program.exit.end != CELL_END_EXIT)
         return 0;
     return err->code;
 }
@@ -257,27 +158,12 @@ static int run_cell(struct run *run, struct hutch_result *result, struct hutch_e
 {
     if (run_program(run, err) < 0)
         return err->code;
-    if (run_files_collect(&run->files, &run->exit, result, err) < 0 ||
+    if (run_files_collect(&run->files, &run->program.exit, result, err) < 0 ||
         fill_result(run, result, err) < 0) {
         err_mark_maybe_ran(err);
         return err->code;
     }
     return 0;
-}
-
-/* The options as this version knows them. */
-static int load_options(struct run *run, const struct hutch_run_options *options,
-                        struct hutch_error *err)
-{
-    size_t known = sizeof(run->options);
-
-    if (!options)
-        return 0;
-    if (request_check_size("run_options", options, options->size, RUN_OPTIONS_SIZE_FIRST, known,
-                           err) < 0)
-        return err->code;
-    memcpy(&run->options, options, options->size < known ? options->size : known);
-    return run_files_check(&run->options, err);
 }
 
 static int run_request(struct hutch_engine *engine, const struct hutch_request *request,
@@ -286,19 +172,18 @@ static int run_request(struct hutch_engine *engine, const struct hutch_request *
 {
     struct cell_spec spec = {.request = &run->request};
 
-    if (load_options(run, options, err) < 0 || request_validate(request, err) < 0)
+    if (run_options_load(options, &run->options, err) < 0 || request_validate(request, err) < 0)
         return err->code;
     request_load(request, &run->request);
     spec.has_files = run_files_place_any(&run->request, &run->options);
     int cancel = cancel_fd(run->options.cancel);
     if (cancel >= 0 && fd_wait(cancel, POLLIN, 0) != 0)
         return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller before the start");
-    capture_init(&run->out, request->max_output_bytes);
-    capture_init(&run->err, request->max_output_bytes);
-    reports_init(&run->reports, run->request.gate != NULL);
+    program_init(&run->program, &run->request, &run->options, run->ops);
     if (scheduler_enter(&engine->scheduler, &run->request, cancel, &run->ticket, err) < 0 ||
         engine->backend->ops->cell_start(engine->backend, &spec, &run->cell, err) < 0)
         return err->code;
+    run->program.cell = run->cell;
     struct hutch_result *result = NULL;
     if (result_new(&run->request, run->ops->name, &result, err) < 0)
         return err->code;
@@ -318,14 +203,11 @@ int hutch_run(hutch_engine *engine, const struct hutch_request *request,
     err = err ? err : &local;
     struct run run = {
         .ops = engine->backend->ops,
-        .env = BUF_MAX(WIRE_MAX_ENV),
-        .gate = BUF_MAX(WIRE_MAX_GATE),
-        .code = BUF_MAX(LIMIT_CODE_BYTES),
         .begin_ns = clock_now_ns(),
     };
 
     int code = run_request(engine, request, run_options, &run, ret_result, err);
     run_done(&run);
-    scheduler_leave(&engine->scheduler, &run.ticket, run.exit.peak_memory_bytes);
+    scheduler_leave(&engine->scheduler, &run.ticket, run.program.exit.peak_memory_bytes);
     return code;
 }

@@ -6,15 +6,18 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/quote.h"
-#include "file_call.h"
 #include "file_name.h"
+#include "request.h"
 #include "result.h"
 
 #include <limits.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define CALL_NS (100 * NS_PER_SECOND) /* for one file, or one list, when the program has ended */
+
+#define RUN_OPTIONS_SIZE_FIRST (offsetof(struct hutch_run_options, cancel) + sizeof(hutch_cancel *))
 
 /* ---- the options ---- */
 
@@ -26,7 +29,7 @@ static int check_count(const char *field, const void *list, size_t count, struct
     return 0;
 }
 
-int run_files_check(const struct hutch_run_options *options, struct hutch_error *err)
+static int check_transfers(const struct hutch_run_options *options, struct hutch_error *err)
 {
     struct file_path path;
 
@@ -46,6 +49,21 @@ int run_files_check(const struct hutch_run_options *options, struct hutch_error 
     return 0;
 }
 
+int run_options_load(const struct hutch_run_options *options, struct hutch_run_options *ret_options,
+                     struct hutch_error *err)
+{
+    size_t known = sizeof(*ret_options);
+
+    *ret_options = (struct hutch_run_options){.size = known};
+    if (!options)
+        return 0;
+    if (request_check_size("run_options", options, options->size, RUN_OPTIONS_SIZE_FIRST, known,
+                           err) < 0)
+        return err->code;
+    memcpy(ret_options, options, options->size < known ? options->size : known);
+    return check_transfers(ret_options, err);
+}
+
 bool run_files_place_any(const struct hutch_request *request,
                          const struct hutch_run_options *options)
 {
@@ -56,7 +74,8 @@ bool run_files_place_any(const struct hutch_request *request,
 
 static int call_cell(struct run_files *files, struct file_call *call, struct hutch_error *err)
 {
-    int code = files->ops->cell_file(files->cell, call, files->deadline_ns, files->cancel_fd, err);
+    int code = files->ops->cell_file(files->cell, CELL_FILES, call, files->deadline_ns,
+                                     files->cancel_fd, err);
     files->is_lost = files->is_lost || call->is_lost;
     return code;
 }
@@ -74,25 +93,20 @@ static int read_memory(void *user, char *data, size_t length, struct hutch_error
 
 struct source {
     int fd;
-    off_t offset;
+    uint64_t offset;
 };
 
 static int read_source(void *user, char *data, size_t length, struct hutch_error *err)
 {
     struct source *source = user;
 
-    while (length > 0) {
-        ssize_t count = pread(source->fd, data, length, source->offset);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read it");
-        if (count == 0)
-            return err_set(err, HUTCH_ERR_SYSTEM, "it has become shorter while it was read");
-        source->offset += count;
-        data += count;
-        length -= (size_t)count;
-    }
+    ssize_t count = fd_read_at(source->fd, data, length, source->offset);
+
+    if (count < 0)
+        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read it");
+    if ((size_t)count < length)
+        return err_set(err, HUTCH_ERR_SYSTEM, "it has become shorter while it was read");
+    source->offset += length;
     return 0;
 }
 
@@ -155,7 +169,7 @@ int run_files_place(struct run_files *files, struct hutch_error *err)
             return err->code;
     }
     struct file_call mark = {.type = WIRE_FILE_MARK};
-    if (call_cell(files, &mark, err) < 0)
+    if (!files->in_session && call_cell(files, &mark, err) < 0)
         return err_context(err, "files");
     return 0;
 }
@@ -187,17 +201,40 @@ static int take_entry(void *user, const struct file_entry *entry, struct hutch_e
     return result_add_file(listing->result, entry->name, entry->size, err);
 }
 
-/* A home directory that the program has closed to itself is closed to us. */
+static struct file_call ask_for_changes(const struct run_files *files)
+{
+    return (struct file_call){
+        .type = WIRE_FILE_CHANGES,
+        .entry = take_entry,
+        .after_ns = files->in_session ? files->after_ns : 0,
+    };
+}
+
+void run_files_ask(struct run_files *files)
+{
+    struct hutch_error ignored; /* it shows when the call goes on */
+
+    files->changes = ask_for_changes(files);
+    files->has_asked =
+        files->ops->cell_file_begin(files->cell, CELL_FILES, &files->changes, &ignored) == 0;
+}
+
+/* A home directory that the program has closed to itself is closed to us. An exec has its
+ * result even where hutch-init has none for it any more. */
 static int list_changes(struct run_files *files, struct hutch_result *result,
                         struct hutch_error *err)
 {
     struct listing listing = {.request = files->request, .result = result};
-    struct file_call call = {.type = WIRE_FILE_CHANGES, .entry = take_entry, .user = &listing};
 
-    int code = call_cell(files, &call, err);
-    if (code < 0 && call.sys_errno == 0)
+    if (!files->has_asked)
+        files->changes = ask_for_changes(files);
+    files->changes.user = &listing;
+    int code = call_cell(files, &files->changes, err);
+    bool is_refused =
+        files->changes.sys_errno != 0 || (files->in_session && code == HUTCH_ERR_HELPER);
+    if (code < 0 && !is_refused)
         return err_context(err, "files of the cell");
-    if (code < 0 || call.is_cut)
+    if (code < 0 || files->changes.is_cut)
         result->files_truncated = true;
     result_sort_files(result);
     return 0;

@@ -30,7 +30,6 @@ struct waiter {
     struct fair_waiter place; /* the first member: see waiter_of */
     enum waiter_state state;
     int wake_fd; /* an eventfd */
-    uint64_t memory_mb;
     struct ticket *ticket;
 };
 
@@ -113,18 +112,31 @@ static void take_out(struct scheduler *scheduler, struct waiter *waiter, enum wa
     wake(waiter);
 }
 
-static enum admission_term hold(struct scheduler *scheduler, const struct fair_owner *owner,
-                                uint64_t memory_mb)
+static enum admission_term hold(struct scheduler *scheduler, const struct ticket *ticket)
 {
-    return admission_hold(&scheduler->admission, owner->active, memory_mb);
+    struct admission *admission = &scheduler->admission;
+    size_t active = ticket->owner->active;
+
+    return ticket->is_idle ? admission_hold_idle(admission, active, ticket->memory_mb)
+                           : admission_hold(admission, active, ticket->memory_mb);
 }
 
-static void admit(struct scheduler *scheduler, struct fair_owner *owner, uint64_t memory_mb,
-                  struct ticket *ticket)
+static void admit(struct scheduler *scheduler, struct ticket *ticket)
 {
-    ticket->owner = owner;
-    fair_begin(&scheduler->fair, owner);
-    admission_begin(&scheduler->admission, memory_mb, &ticket->claim);
+    fair_begin(&scheduler->fair, ticket->owner);
+    if (ticket->is_idle)
+        admission_resume(&scheduler->admission, ticket->memory_mb, &ticket->claim);
+    else
+        admission_begin(&scheduler->admission, ticket->memory_mb, &ticket->claim);
+    ticket->is_idle = false;
+}
+
+/* Whose turn it is. Where no place for a cell is left, it is that of a session that has one. */
+static struct fair_waiter *first_in_turn(const struct scheduler *scheduler)
+{
+    const struct admission *admission = &scheduler->admission;
+
+    return fair_first(&scheduler->fair, admission->cells >= admission->max_cells);
 }
 
 /* Admits whoever's turn it is, as long as there is room; nobody overtakes the one that
@@ -134,25 +146,35 @@ static void dispatch(struct scheduler *scheduler)
 {
     struct fair_waiter *first;
 
-    while ((first = fair_first(&scheduler->fair))) {
+    while ((first = first_in_turn(scheduler))) {
         struct waiter *waiter = waiter_of(first);
-        if (hold(scheduler, first->owner, waiter->memory_mb) != TERM_NONE)
+        if (hold(scheduler, waiter->ticket) != TERM_NONE)
             break;
         take_out(scheduler, waiter, ADMITTED);
-        admit(scheduler, first->owner, waiter->memory_mb, waiter->ticket);
+        admit(scheduler, waiter->ticket);
     }
-    if (first && !scheduler->watcher) {
+    if (scheduler->fair.waiting > 0 && !scheduler->watcher) {
         scheduler->watcher = waiter_of(fair_last(&scheduler->fair));
         wake(scheduler->watcher);
     }
 }
 
+static void make_idle(struct scheduler *scheduler, struct ticket *ticket)
+{
+    fair_end(ticket->owner);
+    admission_pause(&scheduler->admission, &ticket->claim);
+    ticket->is_idle = true;
+}
+
 static void give_back(struct scheduler *scheduler, struct ticket *ticket,
                       uint64_t peak_memory_bytes)
 {
+    if (ticket->is_idle) {
+        admission_end_idle(&scheduler->admission, &ticket->claim);
+        return;
+    }
     fair_end(ticket->owner);
     admission_end(&scheduler->admission, &ticket->claim, peak_memory_bytes);
-    ticket->owner = NULL;
 }
 
 /* Makes room for a newcomer of that owner in a queue that is full. */
@@ -197,6 +219,8 @@ static int give_up(struct scheduler *scheduler, struct waiter *waiter)
 {
     if (waiter->state == WAITING)
         take_out(scheduler, waiter, EVICTED);
+    else if (waiter->state == ADMITTED && waiter->place.has_cell)
+        make_idle(scheduler, waiter->ticket);
     else if (waiter->state == ADMITTED)
         give_back(scheduler, waiter->ticket, 0);
     dispatch(scheduler);
@@ -206,10 +230,10 @@ static int give_up(struct scheduler *scheduler, struct waiter *waiter)
 static int explain(struct scheduler *scheduler, const struct waiter *waiter,
                    struct hutch_error *err)
 {
-    enum admission_term term = hold(scheduler, waiter->place.owner, waiter->memory_mb);
+    enum admission_term term = hold(scheduler, waiter->ticket);
 
     return admission_explain(&scheduler->admission, term, scheduler->queue_timeout_seconds,
-                             waiter->memory_mb, err);
+                             waiter->ticket->memory_mb, err);
 }
 
 /* Waits until the state changes. 0 when it became ADMITTED. */
@@ -243,52 +267,82 @@ static int wait_for_turn(struct scheduler *scheduler, struct waiter *waiter, int
     }
 }
 
-static int wait_in_queue(struct scheduler *scheduler, struct fair_owner *owner, uint64_t memory_mb,
-                         int cancel_fd, struct ticket *ticket, struct hutch_error *err)
+static int wait_in_queue(struct scheduler *scheduler, int cancel_fd, struct ticket *ticket,
+                         struct hutch_error *err)
 {
     auto_close int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct waiter waiter = {.wake_fd = wake_fd, .memory_mb = memory_mb, .ticket = ticket};
+    struct waiter waiter = {
+        .place.has_cell = ticket->is_idle, .wake_fd = wake_fd, .ticket = ticket};
 
     if (wake_fd < 0)
         return err_errno(err, HUTCH_ERR_BUSY, errno, "wait in the queue");
-    if (make_room(scheduler, owner, err) < 0)
+    if (make_room(scheduler, ticket->owner, err) < 0)
         return err->code;
-    fair_push(&scheduler->fair, owner, &waiter.place);
+    fair_push(&scheduler->fair, ticket->owner, &waiter.place);
     dispatch(scheduler);
     return wait_for_turn(scheduler, &waiter, cancel_fd, err) < 0 ? err->code : 0;
 }
 
 /* ---- entering and leaving ---------------------------------------------- */
 
+/* Called with the lock. */
+static int become_active(struct scheduler *scheduler, int cancel_fd, struct ticket *ticket,
+                         struct hutch_error *err)
+{
+    bool nobody_waits =
+        scheduler->fair.waiting == 0 || (ticket->is_idle && first_in_turn(scheduler) == NULL);
+
+    if (!nobody_waits || hold(scheduler, ticket) != TERM_NONE)
+        return wait_in_queue(scheduler, cancel_fd, ticket, err);
+    admit(scheduler, ticket);
+    return 0;
+}
+
 int scheduler_enter(struct scheduler *scheduler, const struct hutch_request *request, int cancel_fd,
                     struct ticket *ret_ticket, struct hutch_error *err)
 {
-    int code = 0;
+    int code;
 
     pthread_mutex_lock(&scheduler->lock);
-    struct fair_owner *owner = fair_hold(&scheduler->fair, request->owner);
-    if (!owner)
-        code = err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-    else if (scheduler->fair.waiting == 0 &&
-             hold(scheduler, owner, request->memory_mb) == TERM_NONE)
-        admit(scheduler, owner, request->memory_mb, ret_ticket);
+    *ret_ticket = (struct ticket){.owner = fair_hold(&scheduler->fair, request->owner),
+                                  .memory_mb = request->memory_mb};
+    if (ret_ticket->owner)
+        code = become_active(scheduler, cancel_fd, ret_ticket, err);
     else
-        code = wait_in_queue(scheduler, owner, request->memory_mb, cancel_fd, ret_ticket, err);
-    if (owner && code < 0)
-        fair_release(owner);
+        code = err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    if (ret_ticket->owner && code < 0) {
+        fair_release(ret_ticket->owner);
+        ret_ticket->owner = NULL;
+    }
+    pthread_mutex_unlock(&scheduler->lock);
+    return code;
+}
+
+void scheduler_pause(struct scheduler *scheduler, struct ticket *ticket)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    make_idle(scheduler, ticket);
+    dispatch(scheduler);
+    pthread_mutex_unlock(&scheduler->lock);
+}
+
+int scheduler_resume(struct scheduler *scheduler, struct ticket *ticket, int cancel_fd,
+                     struct hutch_error *err)
+{
+    pthread_mutex_lock(&scheduler->lock);
+    int code = become_active(scheduler, cancel_fd, ticket, err);
     pthread_mutex_unlock(&scheduler->lock);
     return code;
 }
 
 void scheduler_leave(struct scheduler *scheduler, struct ticket *ticket, uint64_t peak_memory_bytes)
 {
-    struct fair_owner *owner = ticket->owner;
-
-    if (!owner)
+    if (!ticket->owner)
         return;
     pthread_mutex_lock(&scheduler->lock);
     give_back(scheduler, ticket, peak_memory_bytes);
-    fair_release(owner);
+    fair_release(ticket->owner);
+    ticket->owner = NULL;
     dispatch(scheduler);
     pthread_mutex_unlock(&scheduler->lock);
 }
@@ -315,6 +369,7 @@ void scheduler_append_report(struct scheduler *scheduler, struct buf *out)
         admission_hold(&scheduler->admission, admission->active, request.memory_mb);
     bool known = admission->memory.total_bytes != LOAD_UNKNOWN;
     buf_appendf(out, "{\"active\":%zu", admission->active);
+    append_number(out, "idle_sessions", admission->cells - admission->active);
     append_number(out, "waiting", scheduler->fair.waiting);
     append_number(out, "max_cells", admission->max_cells);
     append_number(out, "queue_size", scheduler->queue_size);

@@ -8,6 +8,15 @@
  *     ...                 the run
  *     scheduler_leave()   the next ones are admitted
  *
+ * A session stays inside as long as it lives, and is active while a program runs in it:
+ *
+ *     scheduler_enter()   as above
+ *     scheduler_pause()   idle: the next ones are admitted, all but the place of its cell
+ *     scheduler_resume()  admitted again, by its turn and the room there is, but for the cell
+ *     scheduler_leave()
+ *
+ * Where the places for cells are used up, a session's program passes those that wait for one.
+ *
  * A newcomer never overtakes who waits. When the queue is full, a newcomer whose owner
  * has fewer waiting than the owner with the most takes the place of that one's newest;
  * otherwise it is refused. So an owner that floods the queue can fill it, and keeps
@@ -45,6 +54,8 @@ struct scheduler {
 /* A run that was admitted, in memory of the caller's that stays where it is. */
 struct ticket {
     struct fair_owner *owner; /* NULL: none */
+    uint64_t memory_mb;
+    bool is_idle; /* a session's, between pause and resume */
     struct memory_claim claim;
 };
 
@@ -63,6 +74,12 @@ void scheduler_done(struct scheduler *scheduler);
  * waited for; CANCELLED; NO_MEMORY; SYSTEM. */
 MUST_CHECK int scheduler_enter(struct scheduler *scheduler, const struct hutch_request *request,
                                int cancel_fd, struct ticket *ret_ticket, struct hutch_error *err);
+
+/* Makes an active session idle, and an idle one active; the latter waits as scheduler_enter(),
+ * and has the same errors, after which the session is idle as before. */
+void scheduler_pause(struct scheduler *scheduler, struct ticket *ticket);
+MUST_CHECK int scheduler_resume(struct scheduler *scheduler, struct ticket *ticket, int cancel_fd,
+                                struct hutch_error *err);
 
 /* Ends what scheduler_enter() began; a ticket without an owner is ignored.
  * peak_memory_bytes is what the run used at most; 0 where that is not known. */

@@ -3,39 +3,28 @@
  * Sessions: one cell, one exec after the other, on the threads of the callers. An idle
  * session costs no thread: its time is the supervisor's affair (namespace/session.h).
  *
- * Lock: session.lock guards the turn, end and expiry; the one whose turn it is has
- * the cell for itself. session_interrupt sends a packet, and needs no lock but for the cell
- * to be there.
+ * Lock: session.lock guards the turns, end, expiry and changed_ns; the one whose turn it is has
+ * the cell for itself, but for its link for callers' files. session_interrupt and session_used
+ * send a packet, and need no lock but for the cell to be there.
  */
 #include "session.h"
 
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/limits.h"
 #include "base/parse.h"
 #include "engine.h"
+#include "file_call.h"
 #include "request.h"
+#include "run_files.h"
 
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define START_NS (900 * NS_PER_SECOND)
-#define TURN_SLICE_NS (20 * NS_PER_MS) /* between two looks at the token of who waits */
+#define PREPARE_NS (120 * NS_PER_SECOND) /* an exec's waits, but for its turn and its files */
+#define LOSS_NS (2 * NS_PER_SECOND)      /* for the word of what became of a cell */
 
 /* ---- the state of a session --------------------------------------------- */
-
-static int is_over(struct hutch_session *session, struct hutch_error *err)
-{
-    pthread_mutex_lock(&session->lock);
-    struct hutch_error end = session->end;
-    pthread_mutex_unlock(&session->lock);
-    if (end.code == 0)
-        return 0;
-    *err = end;
-    return err->code;
-}
 
 int session_end(struct hutch_session *session, const struct hutch_error *err)
 {
@@ -45,77 +34,74 @@ int session_end(struct hutch_session *session, const struct hutch_error *err)
     return err->code;
 }
 
-/* ---- turns --------------------------------------------------------------------- */
-
-static void add_ns(struct timespec *time, uint64_t ns)
+static uint64_t idle_ns(const struct hutch_session *session)
 {
-    ns += (uint64_t)time->tv_nsec;
-    time->tv_sec += (time_t)(ns / NS_PER_SECOND);
-    time->tv_nsec = (long)(ns % NS_PER_SECOND);
+    return (uint64_t)(session->idle_seconds * (double)NS_PER_SECOND);
 }
 
-/* First come, first served. Called with the lock. */
-static int wait_for_turn(struct hutch_session *session, int token, struct hutch_error *err)
+void session_touch(struct hutch_session *session, uint64_t hold_ns)
 {
-    uint64_t mine = session->next_turn;
-
-    if (mine - session->turn > LIMIT_SESSION_QUEUE)
-        return err_set(err, HUTCH_ERR_BUSY, "%d execs of this session wait already",
-                       LIMIT_SESSION_QUEUE);
-    session->next_turn++;
-    while (session->turn != mine) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        add_ns(&until, TURN_SLICE_NS);
-        pthread_cond_timedwait(&session->turn_ended, &session->lock, &until);
-        if (token < 0 || fd_wait(token, POLLIN, 0) == 0)
-            continue;
-        /* Those behind keep their places: the turn comes, and is passed on. */
-        while (session->turn != mine)
-            pthread_cond_wait(&session->turn_ended, &session->lock);
-        session->turn++;
-        pthread_cond_broadcast(&session->turn_ended);
-        return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller before the start");
-    }
-    session->executing = true;
-    return 0;
-}
-
-static void end_turn(struct hutch_session *session)
-{
+    session->ops->session_used(session->cell, hold_ns);
     pthread_mutex_lock(&session->lock);
-    session->executing = false;
     session->idle_from_ns = clock_now_ns();
-    session->turn++;
-    pthread_cond_broadcast(&session->turn_ended);
     pthread_mutex_unlock(&session->lock);
 }
 
-static int take_turn(struct hutch_session *session, int token, struct hutch_error *err)
+void session_hold(struct hutch_session *session, uint64_t hold_ns)
 {
-
-    if (is_over(session, err) < 0)
-        return err->code;
     pthread_mutex_lock(&session->lock);
-    int code = wait_for_turn(session, token, err);
+    uint64_t end_ns = session->idle_from_ns + idle_ns(session);
     pthread_mutex_unlock(&session->lock);
-    if (code < 0)
-        return code;
-    if (is_over(session, err) < 0) {
-        end_turn(session);
-        return err->code;
+    if (end_ns <= clock_after_ns(hold_ns))
+        session_touch(session, hold_ns);
+}
+
+void session_note_change(struct hutch_session *session)
+{
+    pthread_mutex_lock(&session->lock);
+    session->changed_ns = file_clock_ns();
+    pthread_mutex_unlock(&session->lock);
+}
+
+/* ---- a loss --------------------------------------------------------------------- */
+
+/* Called with the lock. Nobody runs an exec, who would see to it. */
+static void look_at_cell(struct hutch_session *session)
+{
+    struct session_waiter me = {.token = -1};
+    struct hutch_error why;
+
+    session->execs.first = &me;
+    pthread_mutex_unlock(&session->lock);
+    if (session_take_between(session, clock_after_ns(LOSS_NS), &why) < 0)
+        session_end(session, &why);
+    session_leave(session, &session->execs, &me);
+    pthread_mutex_lock(&session->lock);
+}
+
+bool session_explain_loss(struct hutch_session *session, struct hutch_error *err)
+{
+    uint64_t deadline_ns = clock_after_ns(LOSS_NS);
+
+    pthread_mutex_lock(&session->lock);
+    while (session->end.code == 0 && clock_now_ns() < deadline_ns) {
+        if (session->execs.first)
+            session_wait_slice(session);
+        else
+            look_at_cell(session);
     }
-    return 0;
+    bool is_over = session->end.code != 0;
+    if (is_over)
+        *err = session->end;
+    pthread_mutex_unlock(&session->lock);
+    return is_over;
 }
 
 /* ---- the calls ------------------------------------------------------------------- */
 
 static int check_exec(const struct hutch_session *session, const struct hutch_request *request,
-                      const struct hutch_run_options *options, struct hutch_error *err)
+                      struct hutch_error *err)
 {
-    if (options && options->size < sizeof(*options))
-        return err_set(err, HUTCH_ERR_INVALID, "run_options.size: %zu is not %zu", options->size,
-                       sizeof(*options));
     if (request_validate(request, err) < 0)
         return err->code;
     if (request->language != session->language)
@@ -124,21 +110,43 @@ static int check_exec(const struct hutch_session *session, const struct hutch_re
     return 0;
 }
 
+/* An exec that has been called for is no idleness, however long its begin takes. */
+static uint64_t time_to_begin_ns(const struct hutch_session *session,
+                                 const struct hutch_request *request,
+                                 const struct hutch_run_options *options)
+{
+    double queue_seconds = session->engine->scheduler.queue_timeout_seconds;
+
+    return PREPARE_NS + (uint64_t)(queue_seconds * (double)NS_PER_SECOND) +
+           (run_files_place_any(request, options) ? START_NS : 0);
+}
+
 int hutch_session_exec(hutch_session *session, const struct hutch_request *request,
                        const struct hutch_run_options *run_options, hutch_result **ret_result,
                        struct hutch_error *err)
 {
     struct hutch_error local;
     err = err ? err : &local;
+    struct hutch_run_options options;
     struct hutch_request known;
+    struct session_waiter me = {.token = -1};
     uint64_t called_ns = clock_now_ns();
-    int token = cancel_fd(run_options ? run_options->cancel : NULL);
 
-    if (check_exec(session, request, run_options, err) < 0 || take_turn(session, token, err) < 0)
+    if (run_options_load(run_options, &options, err) < 0 || check_exec(session, request, err) < 0)
+        return err->code;
+    me.token = cancel_fd(options.cancel);
+    if (session_enter(session, &session->execs, &me, err) < 0)
         return err->code;
     request_load(request, &known);
-    int code = session_exec(session, &known, run_options, called_ns, ret_result, err);
-    end_turn(session);
+    session_hold(session, time_to_begin_ns(session, &known, &options));
+    int code = scheduler_resume(&session->engine->scheduler, &session->ticket, me.token, err);
+    if (code == 0) {
+        code = session_exec(session, &known, &options, called_ns, ret_result, err);
+        scheduler_pause(&session->engine->scheduler, &session->ticket);
+    }
+    if (code < 0) /* without a begin or an end of an exec, from which idle time counts */
+        session_touch(session, 0);
+    session_leave(session, &session->execs, &me);
     return code;
 }
 
@@ -197,11 +205,21 @@ static struct hutch_session *session_new(struct hutch_engine *engine,
     if (!session)
         return NULL;
     session->engine = engine;
+    session->execs.what = "execs";
+    session->files.what = "calls for files";
     session->ops = engine->backend->ops;
     session->language = request->language;
     session->checkpoints = options->checkpoints && request->language == HUTCH_PYTHON;
     session->idle_seconds = options->idle_timeout_seconds;
     session->lifetime_seconds = options->lifetime_seconds;
+    session->limits = (struct session_limits){.memory_mb = request->memory_mb,
+                                              .max_processes = request->max_processes,
+                                              .disk_mb = request->disk_mb,
+                                              .cpus = request->cpus};
+    /* Files are memory, of which the programs need some. */
+    session->disk_bytes =
+        MIB(request->disk_mb < request->memory_mb / 4 * 3 ? request->disk_mb
+                                                          : request->memory_mb / 4 * 3);
     capture_init(&session->late, LIMIT_LATE_BYTES);
     pthread_mutex_init(&session->lock, NULL);
     pthread_condattr_init(&attributes);
@@ -239,7 +257,10 @@ static int start_cell(struct hutch_session *session, const struct hutch_request 
     session->pid = event.pid;
     session->idle_from_ns = clock_now_ns();
     session->end_ns = clock_after_ns(spec.life_ns);
-    return session->ops->session_open(session->cell, session->checkpoints, err);
+    if (session->ops->session_open(session->cell, session->checkpoints, err) < 0)
+        return err->code;
+    scheduler_pause(&engine->scheduler, &session->ticket);
+    return 0;
 }
 
 int hutch_session_open(hutch_engine *engine, const struct hutch_request *request,
@@ -263,10 +284,6 @@ int hutch_session_open(hutch_engine *engine, const struct hutch_request *request
     like.gate = NULL;
     if (request_validate(&like, err) < 0)
         return err->code;
-    if (like.language == HUTCH_JAVASCRIPT)
-        return err_set(err, HUTCH_ERR_INVALID,
-                       "language: 'javascript' has no sessions in this version; allowed are python "
-                       "and shell");
     struct hutch_session *session = session_new(engine, &like, &options);
     if (!session)
         return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
@@ -282,7 +299,7 @@ void hutch_session_get_info(hutch_session *session, struct hutch_session_info *r
 {
     pthread_mutex_lock(&session->lock);
     uint64_t now_ns = clock_now_ns();
-    uint64_t from_ns = session->executing ? now_ns : session->idle_from_ns;
+    uint64_t from_ns = session->execs.first ? now_ns : session->idle_from_ns;
     uint64_t idle_end_ns = from_ns + (uint64_t)(session->idle_seconds * (double)NS_PER_SECOND);
     uint64_t end_ns = clock_sooner_ns(idle_end_ns, session->end_ns);
     bool is_over = session->end.code != 0 || end_ns <= now_ns;

@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 /* Raised whenever a frame changes; helpers of another version are refused. */
-#define WIRE_VERSION 6
+#define WIRE_VERSION 7
 
 #define WIRE_CHANNEL_FD 1000
 #define WIRE_CHANNEL_FD_NODE 15
@@ -45,6 +45,14 @@
 #define WIRE_SHELL_FILE "/run/main.sh"
 #define WIRE_NODE_LINK "/run/main" /* to a file in the home directory; the runner makes both */
 #define WIRE_NODE_FILE ".main."    /* what the name of that begins with */
+
+/* Where an exec of a session finds its pipes for stdout and stderr: named pipes, whose
+ * names end in the number of the exec. hutch-init makes them before the exec begins, and takes
+ * the names away after it. Where one is not there, or is no pipe, both streams stay what
+ * they were in the exec before. */
+#define WIRE_STDOUT_PIPE "/run/.stdout."
+#define WIRE_STDERR_PIPE "/run/.stderr."
+#define WIRE_PIPES_AHEAD 2 /* made when the exec begins that comes so many before it */
 
 struct wire_header {
     uint32_t length;  /* of the payload that follows */
@@ -76,7 +84,8 @@ enum wire_type {
 #define WIRE_SESSION_CHECKPOINTS 1 /* a copy of the interpreter shall wait, see session.h */
 
 /* flags of WIRE_RUN */
-#define WIRE_RUN_TIDY 1 /* handle !command and %magic lines; mend escaped line ends */
+#define WIRE_RUN_TIDY 1            /* handle !command and %magic lines; mend escaped line ends */
+#define WIRE_RUN_AFTER_INTERRUPT 2 /* of a session: SIGINT was sent to an exec before */
 
 /* flags of WIRE_ZYGOTE */
 #define WIRE_ZYGOTE_LOAD_IN_CELLS 1 /* the modules, not in the zygote */
@@ -127,11 +136,18 @@ struct wire_done {
 #define WIRE_MAX_RICH_BYTES (8u << 20)
 #define WIRE_MAX_RICH_EMPTY 1000u
 
-/* What hutch-init tells the supervisor, once that has asked: a process that was left to it
- * has died, with this status, as waitpid gives it. */
-struct wire_orphan {
-    int32_t pid; /* in the cell */
-    int32_t status;
+enum wire_word_type {
+    WIRE_WORD_ORPHAN = 1, /* a process that was left to it has died */
+    WIRE_WORD_PIPES = 2,  /* of an exec, with the ends to read stdout and stderr; without
+                             descriptors: there are none */
+};
+
+/* What hutch-init tells the supervisor, once that has asked. */
+struct wire_word {
+    uint32_t type;    /* enum wire_word_type */
+    int32_t pid;      /* ORPHAN: in the cell */
+    int32_t status;   /* ORPHAN: as waitpid gives it */
+    uint32_t exec_id; /* PIPES */
 };
 
 /* What a copy sends to the supervisor, with its wake socket: see namespace/session.h. */
@@ -143,9 +159,11 @@ struct wire_copy {
  *
  * hutch-init's descriptor 0 is its attendant: a SOCK_SEQPACKET socket to the supervisor.
  * Its end is the cell's end. Over it the supervisor sends struct wire_attend; with
- * WIRE_ATTEND_FILES goes one end of a stream socket to the engine, the files socket.
+ * WIRE_ATTEND_FILES goes one end of a stream socket to the engine, a files socket. There are
+ * WIRE_FILE_LINKS of them: what a run or an exec itself needs is on link 0, calls of a
+ * session's callers, which may be long and come meanwhile, are on link 1.
  *
- * On that go calls of the engine, one after the other, each with its number as exec_id in
+ * On each go calls of the engine, one after the other, each with its number as exec_id in
  * every frame of the call and of its answer, up to WIRE_FILE_ANSWER, which is the last. In
  * between there may be WIRE_FILE_DATA (engine to init of a PUT, init to engine of a GET) or
  * WIRE_FILE_ENTRIES (init to engine of LIST and CHANGES). After a failure hutch-init answers
@@ -157,13 +175,16 @@ struct wire_copy {
  * none at all, which is the home directory. No symbolic link is followed.
  */
 enum wire_attend_type {
-    WIRE_ATTEND_FILES = 1, /* serve this socket, and no other any more */
+    WIRE_ATTEND_FILES = 1, /* serve this socket as link, in place of the one before it */
     WIRE_ATTEND_END = 2,   /* the program is dead: kill all others, then serve calls */
-    WIRE_ATTEND_TELL = 3,  /* from now on, tell of who dies: struct wire_orphan */
+    WIRE_ATTEND_TELL = 3,  /* from now on, tell of who dies: WIRE_WORD_ORPHAN */
+    WIRE_ATTEND_PIPES = 4, /* make those of the exec: WIRE_WORD_PIPES */
 };
 
 struct wire_attend {
-    uint32_t type; /* enum wire_attend_type */
+    uint32_t type;    /* enum wire_attend_type */
+    uint32_t link;    /* FILES: which of WIRE_FILE_LINKS; else 0 */
+    uint32_t exec_id; /* PIPES; else 0 */
 };
 
 enum wire_file_type {
@@ -172,7 +193,8 @@ enum wire_file_type {
     WIRE_FILE_LIST = 66,    /* path of a directory, or nothing */
     WIRE_FILE_DELETE = 67,  /* path of anything but a directory that is not empty */
     WIRE_FILE_MARK = 68,    /* empty: CHANGES counts from now on, not what was PUT before */
-    WIRE_FILE_CHANGES = 69, /* empty: regular files that were made or changed, at any depth */
+    WIRE_FILE_CHANGES = 69, /* struct wire_changes, or empty: since the last MARK. Regular files
+                               that were made or changed, at any depth */
 
     WIRE_FILE_DATA = 80,    /* 1 to WIRE_MAX_DATA bytes */
     WIRE_FILE_ENTRIES = 81, /* struct wire_entry and its name, one after the other */
@@ -184,6 +206,10 @@ enum wire_file_type {
 
 struct wire_put {
     uint64_t size; /* of all the data */
+};
+
+struct wire_changes {
+    int64_t after_ns; /* later than that, as the host's clock of real time has it */
 };
 
 struct wire_get {
@@ -209,6 +235,7 @@ struct wire_answer {
     uint64_t size; /* GET: of the file */
 };
 
+#define WIRE_FILE_LINKS 2u
 #define WIRE_MAX_PATH 4095u
 #define WIRE_MAX_NAME 255u
 #define WIRE_MAX_DATA (64u << 10) /* the largest payload on a files socket */

@@ -7,10 +7,17 @@ import re
 
 import doors
 import expect
+import steps
 import yaml
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-KINDS = {"request": {"cli", "c"}, "raw": {"c"}, "argv": {"cli"}, "plain": {"cli"}}
+KINDS = {
+    "request": {"cli", "c"},
+    "raw": {"c"},
+    "argv": {"cli"},
+    "plain": {"cli"},
+    "session": {"cli", "c"},
+}
 KEYS = {"id", "row", "promise", "doors", "alone", "attempts", "needs", "without", "via", "files", "expect", *KINDS}
 COMMAND_KEYS = {"exit", "stdout", "stderr", "json"}
 
@@ -65,6 +72,8 @@ class Case:
             return self.body(door, context)
         if "request" in self.body:
             return run_request(self.body, door)
+        if "session" in self.body:
+            return steps.run(self.body["session"], door)
         if "raw" in self.body:
             return expect.check(self.body["expect"], door.send(self.body["raw"]))
         return run_command(self.body, door)
@@ -122,6 +131,8 @@ def _doors_of(body):
     if len(kinds) != 1:
         raise ValueError(f"needs exactly one of {sorted(KINDS)}")
     possible = set(KINDS[kinds[0]])
+    if "session" in body:
+        possible &= steps.possible_doors(body["session"])
     request = body.get("request")
     if request is not None:
         known = {
@@ -170,12 +181,23 @@ def _validate(body):
         raise ValueError("'attempts' is for cases that run alone")
     if not {*body.get("needs", ()), *body.get("without", ())} <= set(expect.LAYERS):
         raise ValueError("'needs' and 'without' have names of layers")
+    if "session" in body:
+        if {"expect", "without", "via", "files"} & set(body):
+            raise ValueError("each step of a session has its own 'expect', and nothing beside")
+        steps.validate(body["session"])
+        for expectation in steps.expectations(body["session"]):
+            _check_choices(expectation)
+        return
     _leave_time_to_print(body)
     expectation = body["expect"]
     if "argv" in body or "plain" in body:
         if not set(expectation) <= COMMAND_KEYS or "exit" not in expectation:
             raise ValueError("a command expects 'exit', and 'stdout', 'stderr' or 'json'")
         return
+    _check_choices(expectation)
+
+
+def _check_choices(expectation):
     choices = expectation.get("any_of", [expectation])
     for choice in choices:
         merged = expect.expand(

@@ -9,10 +9,13 @@
  * where "line" is the number of the request, and "printed" says that output of the
  * program was seen, which therefore ran. The line "doctor" is answered by
  * the engine's report as the result. The line "cancel N" cancels request N, one of
- * the first of which --cancels says how many, and is not answered. One engine serves
+ * the first of which --cancels says how many, and is not answered. Lines for sessions are in
+ * door_sessions.h. One engine serves
  * all of them; --threads N threads share it, so answers may come in another order.
  * Uses the public API only. Ends with status 0 at the end of its input.
  */
+#include "door_sessions.h"
+
 #include <hutch.h>
 
 #include <pthread.h>
@@ -76,7 +79,7 @@ static hutch_cancel *cancel_of(struct door *door, unsigned long number)
 }
 
 /* Runs one request; *ret_json is the result, to be freed by hutch_free. */
-static int answer(struct door *door, unsigned long number, const char *line, size_t length,
+static int answer(struct door *door, unsigned long number, char *line, size_t length,
                   bool *ret_printed, char **ret_json, struct hutch_error *err)
 {
     const struct hutch_run_options options = {.size = sizeof(options),
@@ -89,6 +92,8 @@ static int answer(struct door *door, unsigned long number, const char *line, siz
 
     if (length == strlen("doctor") && memcmp(line, "doctor", length) == 0)
         return hutch_doctor(engine, ret_json, err);
+    if (door_is_session_line(line, length))
+        return door_answer_session(engine, line, length, ret_json, err);
     int code = hutch_json_request_parse(line, length, &request, err);
     if (code >= 0)
         code = hutch_run(engine, hutch_json_request_get(request), &options, &result, err);
@@ -235,6 +240,7 @@ int main(int argc, char **argv)
     }
     for (unsigned i = 0; i < options.threads; i++)
         pthread_join(threads[i], NULL);
+    door_close_sessions();
     hutch_engine_free(door.engine);
     for (unsigned i = 0; i < options.cancels; i++)
         hutch_cancel_free(door.cancels[i]);

@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import queue
 import subprocess
 import tempfile
 import threading
@@ -28,6 +29,17 @@ SUFFIX = {"python": ".py", "javascript": ".js", "shell": ".sh", "raw": ".sh"}
 LARGEST_ARGUMENT = 100_000
 # How much longer than the run's own limit a door may take before it hangs.
 GRACE_SECONDS = 60
+
+
+def end_input(process):
+    """Ends a process by the end of its input; its status, or None where it had to be killed."""
+    process.stdin.close()
+    try:
+        return process.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return None
 
 
 class DoorFailure(Exception):
@@ -192,9 +204,90 @@ class CliDoor:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 
+    def open_session(self, options):
+        """A session of its own process; options are those of README.md."""
+        return CliSession(self, options)
+
     def close(self):
         """Nothing is kept alive."""
         return []
+
+
+class CliSession:
+    """`hutch session`: one process, a line for each exec."""
+
+    OPTIONS = {
+        "language": "-l",
+        "memory_mb": "-m",
+        "idle_timeout_seconds": "--idle-timeout",
+        "lifetime_seconds": "--lifetime",
+    }
+
+    def __init__(self, door, options):
+        arguments = [] if options.get("checkpoints", True) else ["--no-checkpoints"]
+        for field, option in self.OPTIONS.items():
+            if field in options:
+                arguments += [option, str(options[field])]
+        if door.backend:
+            arguments += ["--backend", door.backend]
+        self.process = subprocess.Popen(
+            [*door.command, "session", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=door.environment,
+        )
+        self.answers = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.answers.put(line)
+        self.answers.put(b"")
+
+    def start(self, request):
+        """Sends an exec; a function that waits for its outcome."""
+        return self._send(request, request.get("timeout_seconds", 30))
+
+    def _send(self, line, limit=30.0):
+        begin = time.monotonic()
+        self.process.stdin.write(json.dumps(line).encode() + b"\n")
+        self.process.stdin.flush()
+
+        def outcome(patience=float(limit) + GRACE_SECONDS):
+            try:
+                answer = json.loads(self.answers.get(timeout=patience))
+            except queue.Empty:
+                return None
+            except ValueError as problem:
+                raise DoorFailure(f"hutch session: {problem}") from None
+            failed = set(answer) == {"error"}
+            return Outcome(
+                result=None if failed else answer,
+                error=answer["error"] if failed else None,
+                seconds=time.monotonic() - begin,
+                encoding=line.get("output_encoding", "text"),
+            )
+
+        return outcome
+
+    def interrupt(self):
+        """Interrupts the exec that runs; nothing is answered."""
+        self.process.stdin.write(b'{"op": "interrupt"}\n')
+        self.process.stdin.flush()
+
+    def info(self):
+        """What the session says of itself, once all before it is answered."""
+        return self._send({"op": "info"})().result
+
+    def close(self):
+        """Ends it; what it leaves to complain about."""
+        status = end_input(self.process)
+        if status is None:
+            return ["hutch session did not end within 20 s after the end of its input"]
+        errors = self.process.stderr.read()
+        self.process.stderr.close()
+        return [] if (status, errors) == (0, b"") else [f"exit status {status}, stderr {errors!r}"]
 
 
 class CDoor:
@@ -219,6 +312,7 @@ class CDoor:
         )
         self.lock = threading.Lock()
         self.lines = 0
+        self.sessions = 0
         self.waiting = {}
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -240,6 +334,13 @@ class CDoor:
 
     def send(self, line, limit=30.0):
         """Sends one line of text as it is."""
+        outcome = self.start(line, limit)()
+        if outcome is None:
+            raise DoorFailure("door gave no answer")
+        return outcome
+
+    def start(self, line, limit=30.0):
+        """Sends it; a function that waits for its outcome."""
         start = time.monotonic()
         future = concurrent.futures.Future()
         with self.lock:
@@ -252,14 +353,24 @@ class CDoor:
                 self.process.stdin.flush()
             except OSError as problem:
                 raise DoorFailure(f"door: {problem}") from None
-        try:
-            seconds = limit if isinstance(limit, (int, float)) else 30.0
-            answer = future.result(timeout=min(seconds, 300) + GRACE_SECONDS)
-        except concurrent.futures.TimeoutError:
-            raise DoorFailure("door gave no answer") from None
-        return Outcome(
-            result=answer.get("result"), error=answer.get("error"), seconds=time.monotonic() - start
-        )
+        seconds = limit if isinstance(limit, (int, float)) else 30.0
+
+        def outcome(patience=min(seconds, 300) + GRACE_SECONDS):
+            try:
+                answer = future.result(timeout=patience)
+            except concurrent.futures.TimeoutError:
+                return None
+            return Outcome(
+                result=answer.get("result"),
+                error=answer.get("error"),
+                seconds=time.monotonic() - start,
+            )
+
+        return outcome
+
+    def open_session(self, options):
+        """A session of the door's engine; options are those of README.md."""
+        return CSession(self, options)
 
     def _read(self):
         for line in self.process.stdout:
@@ -280,11 +391,54 @@ class CDoor:
 
     def close(self):
         """Ends the door; what it leaves to complain about."""
-        self.process.stdin.close()
-        try:
-            status = self.process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        status = end_input(self.process)
+        if status is None:
             return ["door did not end within 20 s after the end of its input"]
         return [] if status == 0 else [f"door ended with status {status}"]
+
+
+class CSession:
+    """A session through the C API: lines of door_sessions.h."""
+
+    def __init__(self, door, options):
+        self.door = door
+        self.language = options.get("language", "python")
+        with door.lock:
+            self.number = door.sessions
+            door.sessions += 1
+        request = {"code": "1", "language": self.language}
+        if "memory_mb" in options:
+            request["memory_mb"] = options["memory_mb"]
+        if door.backend:
+            request["backend"] = door.backend
+        times = [options.get(name, 0) for name in ("idle_timeout_seconds", "lifetime_seconds")]
+        checkpoints = int(options.get("checkpoints", True))
+        outcome = self._ask(f"open {times[0]} {times[1]} {checkpoints} {json.dumps(request)}")
+        if outcome.error:
+            raise DoorFailure(f"no session: {outcome.error}")
+
+    def _ask(self, words):
+        return self.door.send(f"session {self.number} {words}")
+
+    def start(self, request):
+        """Sends an exec; a function that waits for its outcome."""
+        request = {"language": self.language, **request}
+        seconds = request.get("timeout_seconds", 30)
+        return self.door.start(f"session {self.number} exec {json.dumps(request)}", seconds)
+
+    def interrupt(self):
+        """Interrupts the exec that runs."""
+        self._ask("interrupt")
+
+    def cancel(self):
+        """Cancels the exec that runs."""
+        self._ask("cancel")
+
+    def info(self):
+        """What the session says of itself."""
+        return self._ask("info").result
+
+    def close(self):
+        """Ends it; what it leaves to complain about."""
+        outcome = self._ask("close")
+        return [f"close: {outcome.error}"] if outcome.error else []

@@ -15,10 +15,12 @@ import cases
 import doors
 import expect
 import report
+import steps
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "escape"))
 import escape_cases  # noqa: E402
 
+INTEGRATION = pathlib.Path(__file__).resolve().parent.parent / "integration"
 ROWS_FILE = pathlib.Path(__file__).resolve().parent / "rows.txt"
 LAYERS_FILE = ROWS_FILE.with_name("layers.txt")
 # How many rows each part of the conformance list has.
@@ -37,13 +39,10 @@ ROWS = {
     "OU": 23,
 }
 LATER = {
-    "sessions",
-    "files",
     "http",
     "microvm",
     "agent",
     "admission",
-    "rich outputs",
     "network",
     "warm starts",
     "mcp",
@@ -341,7 +340,8 @@ def read_rows():
             continue
         row, *parts = line.split("|")[0].split()
         later = [work.strip() for work in line.partition("| later:")[2].split(",") if work.strip()]
-        if row in rows or not (parts or later):
+        not_offered = line.endswith("| not offered")
+        if row in rows or not (parts or later or not_offered):
             raise ValueError(f"rows.txt:{number}: '{line}'")
         rows[row] = (parts, later)
     return rows
@@ -361,7 +361,11 @@ def check_rows():
     for row, (parts, later) in rows.items():
         for part in parts:
             listed.add(part)
-            if part not in known:
+            if part.startswith("test_"):
+                name, _, test = part.partition(":")
+                if f"def {test}(" not in (INTEGRATION / name).read_text():
+                    yield f"{row}: no test {part}"
+            elif part not in known:
                 yield f"{row}: no case {part}"
             elif known[part] != row:
                 yield f"{row}: case {part} is of row {known[part]}"
@@ -409,6 +413,65 @@ def check_within():
         expectation = case.within(layers).body["expect"]
         if expectation != {"is": "OK", "stdout": stdout}:
             yield f"with {layers}: {expectation}"
+
+
+class Answers:
+    """A session that gives these outcomes, one to each exec, and is its own door."""
+
+    def __init__(self, *outcomes):
+        self.outcomes = list(outcomes)
+        self.interrupts = 0
+
+    def open_session(self, _options):
+        return self
+
+    def start(self, _request):
+        given = self.outcomes.pop(0)
+        return lambda _patience=0: None if self.interrupts < given[1] else given[0]
+
+    def interrupt(self):
+        self.interrupts += 1
+
+    def info(self):
+        return {"language": "python"}
+
+    def close(self):
+        return []
+
+
+def check_sessions():
+    """Every step of a session is looked at, and what it says of its session too."""
+    good = {**GOOD, "restored": False, "state_lost": False, "late_output": ""}
+    ok = {"request": {}, "expect": {"is": "OK", "stdout": "hello\n"}}
+    unnamed = {name: value for name, value in good.items() if name != "state_lost"}
+    table = [
+        ([ok, ok], [good, good], True),
+        ([ok, ok], [good, {**good, "stdout": "other"}], False),
+        ([ok], [{**good, "restored": True}], False),
+        ([ok], [{**good, "late_output": "x"}], False),
+        ([ok], [unnamed], False),
+        ([{**ok, "expect": {**ok["expect"], "restored": True}}], [{**good, "restored": True}], True),
+        ([{**ok, "expect": {**ok["expect"], "restored": True}}], [good], False),
+        ([{"together": [ok, ok]}], [good, good], True),
+        ([{"together": [ok, ok]}], [good, {**good, "value": "1"}], False),
+        ([{"op": "info", "expect": {"language": "python"}}], [], True),
+        ([{"op": "info", "expect": {"language": "shell"}}], [], False),
+        ([{"op": "interrupt"}, {"pause": 0}, ok], [good], True),
+        ([{**ok, "meanwhile": "interrupt"}], [good], True),
+    ]
+    for list_of_steps, results, holds in table:
+        meddled = sum("meanwhile" in step for step in list_of_steps) * 2
+        door = Answers(*((outcome(result), meddled) for result in results))
+        session = {"steps": list_of_steps}
+        steps.validate(session)
+        if bool(steps.run(session, door)) == holds or door.outcomes or door.interrupts < meddled:
+            yield f"{list_of_steps} with {results}: expected to {'hold' if holds else 'fail'}"
+    for bad in ({"request": {}, "pause": 1}, {"op": "x"}, {"meanwhile": "x", "op": "info"}, {"x": 1}):
+        try:
+            steps.validate({"steps": [bad]})
+            yield f"{bad} is taken for a step"
+        except ValueError:
+            pass
 
 
 def check_verdicts():
@@ -463,6 +526,7 @@ def main():
         check_rows,
         check_layers,
         check_within,
+        check_sessions,
     ]
     outcomes = report.Report("selftest", len(checks), tap=True)
     for check in checks:

@@ -39,6 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     assert(!proc_text_uid_0_is_root(text) || strstr(text, "0 "));
     assert(proc_text_pid(text) == 0 || strstr(text, "Pid:"));
     assert(!proc_text_has_no_socket(text) || strstr(text, " tw 0"));
+    assert(proc_text_has_default(text, 2) || strstr(text, "\nSigIgn:\t") ||
+           strstr(text, "\nSigCgt:\t"));
     check_name(text, 0x400100);
     check_name(text, 0x400104);
     return 0;

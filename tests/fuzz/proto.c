@@ -51,9 +51,14 @@ static void check_event(struct proto_event *event, size_t length)
         for (uint32_t bit = 1; bit != 0; bit <<= 1)
             assert(!(event->layers & bit) || hutch_layer_name(bit));
         return;
+    case PROTO_TIME_UP:
+        return;
+    case PROTO_PIPES:
+        assert(event->exec_id > 0);
+        return;
     case PROTO_EXITED:
         assert(WIFEXITED(event->wait_status) || WTERMSIG(event->wait_status) > 0);
-        assert(event->end <= PROTO_END_OUTPUT);
+        assert(event->end <= PROTO_END_OUTPUT && event->has_copy <= 1);
         return;
     case PROTO_FAILED:
     case PROTO_LOST:
@@ -61,7 +66,8 @@ static void check_event(struct proto_event *event, size_t length)
         assert(event->error.code < 0);
         assert(strcmp(hutch_error_name(event->error.code), "unknown") != 0);
         return;
-    case PROTO_TIME_UP:
+    case PROTO_RESTED:
+        assert(event->signalled <= 1);
         return;
     }
     abort(); /* it was taken, and has no type */
@@ -73,6 +79,7 @@ static void check_order(const struct proto_order *order, size_t length, size_t f
         return;
     assert(length == sizeof(*order) && order->end <= PROTO_END_OUTPUT);
     assert(order->type < PROTO_ORDER_COUNT && fd_count <= PROTO_ORDER_FDS_MAX);
+    assert(order->link < WIRE_FILE_LINKS);
     assert(fd_count > 0 || (order->type != PROTO_FILES && order->type != PROTO_COPIES));
 }
 

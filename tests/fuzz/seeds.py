@@ -4,8 +4,10 @@ words of its language. The head of each target says how its input is made up."""
 import json
 import struct
 
-WIRE_ENV, WIRE_RUN, WIRE_VALUE, WIRE_ERROR, WIRE_VERDICT, WIRE_RICH = 1, 2, 16, 17, 18, 19
-PROTO_VERSION = 4
+WIRE_ENV, WIRE_RUN, WIRE_VALUE, WIRE_ERROR, WIRE_VERDICT = 1, 2, 16, 17, 18
+WIRE_DONE, WIRE_READY, WIRE_RICH = 19, 20, 21
+WIRE_FILE_DATA, WIRE_FILE_ENTRIES, WIRE_FILE_ANSWER = 80, 81, 82
+PROTO_VERSION = 7
 
 TEXTS = [
     b"",
@@ -145,15 +147,34 @@ def proc():
 def proto():
     def error(code):
         return struct.pack("=iii244s", code, 0, 0, b"mount proc: Operation not permitted")
-    yield b"\x00\x00" + struct.pack("=I", PROTO_VERSION) + error(0)
-    yield b"\x00\x00" + struct.pack("=I", PROTO_VERSION) + error(-5)
-    for fds, stdin in ((4, 0), (5, 1)):
-        yield bytes((1, fds)) + struct.pack("=IIIIIIQQQ", 0, 2, stdin, 0, 128, 1000, 30 * 10**9,
-                                            512 << 20, 256 << 20)
-    for kind, code, status in ((0, 0, 0), (1, -4, 0), (2, 0, 256), (2, 0, 9), (3, -4, 0)):
-        yield b"\x02\x00" + struct.pack("=IIQIiQQQQQ", kind, 0x1ffff, 1, 0, status, 1, 1, 1, 0,
-                                        0) + error(code) + bytes(4)
-    yield b"\x03\x00" + struct.pack("=I", 3)
+    for code in (0, -5):
+        yield b"\x00\x00" + struct.pack("=I", PROTO_VERSION) + error(code) + b"/a".ljust(1024, b"\0")
+    for fds, stdin, session in ((4, 0, 0), (5, 1, 0), (4, 0, 1)):
+        yield bytes((1, fds)) + struct.pack("=IIIIIIIIQQQQQ64s", 0, 2, stdin, session, 0, 0, 128, 1000,
+                                            30 * 10**9, 10**9, 10**9, 512 << 20, 256 << 20, b"me")
+    for kind, code, status in ((0, 0, 0), (1, -4, 0), (2, 0, 256), (2, 0, 9), (3, -4, 0), (4, 0, 0)):
+        yield b"\x02\x00" + struct.pack("@IIIQiIIIiQQQQQI", kind, 0x1ffff, 0, 1, 1, 1, 3, 0, status, 1,
+                                        1, 1, 0, 0, 0) + error(code) + bytes(4)
+    for kind, fds in enumerate((0, 1, 1, 0, 0, 0, 1, 3)):
+        yield bytes((3, fds)) + struct.pack("=IIQ", kind, 3, 10**9)
+
+
+def files():
+    def entry(name, size=3, flags=0):
+        return struct.pack("=QHHI", size, len(name), flags, 0) + name
+    answer = frame(WIRE_FILE_ANSWER, struct.pack("=iIQ", 0, 0, 0))
+    refusal = frame(WIRE_FILE_ANSWER, struct.pack("=iIQ", 27, 1, 1 << 40))
+    entries = frame(WIRE_FILE_ENTRIES, entry(b"a") + entry(b"d", 0, 1))
+    for call in range(6):
+        head = bytes((call, 200))
+        yield head + answer + frame(WIRE_FILE_ANSWER, struct.pack("=iIQ", 2, 0, 0), exec_id=2)
+        yield head + refusal
+        yield head + entries + entries + answer
+        yield head + frame(WIRE_FILE_ENTRIES, entry(b"a/b") + entry(b"..", 1 << 63)) + answer
+        yield head + frame(WIRE_FILE_DATA, b"x" * 150) + frame(WIRE_FILE_DATA, b"y" * 50) + answer
+        yield head + frame(WIRE_FILE_DATA, b"x" * 201) + answer
+        yield head + frame(WIRE_FILE_DATA) + frame(99) + struct.pack("=IHHI", 1 << 31, 81, 0, 1)
+        yield head + entry(b"name") + entry(b"n\0e") + entry(b"")
 
 
 def reply():
@@ -208,6 +229,11 @@ def report():
                 b"image/svg+xml\0<svg>\xff"]
         yield head + b"".join(frame(WIRE_RICH, payload) for payload in rich) + value
         yield head + 70 * frame(WIRE_RICH, rich[0])
+        done = frame(WIRE_DONE, struct.pack("=ii", 0, 1))
+        yield head + frame(WIRE_READY) + value + done
+        yield head + done + done + frame(WIRE_READY) + error + refusal + done
+        yield head + frame(WIRE_DONE) + frame(WIRE_READY, b"x")
+        yield head + frame(WIRE_DONE, bytes(9))
         for text in TEXTS:
             yield head + frame(WIRE_RICH, b"application/json\0" + text)
             yield head + frame(WIRE_VALUE, text) + frame(WIRE_ERROR, claim(text, text))
@@ -289,7 +315,7 @@ def utf8():
 
 
 SEEDS = {
-    "capture": capture, "cgroup": cgroup, "elf": elf, "json": json_texts, "load": load,
+    "capture": capture, "cgroup": cgroup, "elf": elf, "files": files, "json": json_texts, "load": load,
     "names": names, "numbers": numbers, "options": options, "proc": proc, "proto": proto,
     "reply": reply, "report": report, "request": request, "result": result, "script": script,
     "tidy": tidy, "utf8": utf8,

@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -16,7 +17,7 @@ from collections import namedtuple
 from pathlib import Path
 
 WIRE_H = Path(__file__).resolve().parents[2] / "src/sandbox/wire.h"
-ENV, RUN, GATE, VALUE, ERROR, VERDICT, RICH = 1, 2, 3, 16, 17, 18, 19
+ENV, RUN, GATE, VALUE, ERROR, VERDICT, RICH = 1, 2, 3, 16, 17, 18, 21
 COMPILE, IMPORT = 1, 2
 MAX_VALUE, MAX_ERROR = 1 << 20, 64 << 10
 DEADLINE_SECONDS = 30
@@ -49,12 +50,19 @@ NO_REQUESTS = [
 ]
 
 
+def take_signals():
+    """A shell that starts the tests in the background ignores these; a cell has none ignored."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start_process(command, channel_fd, end, home, env, **streams):
     """A process with one end of a socket, which is closed here, at channel_fd."""
     os.dup2(end.fileno(), channel_fd)
     end.close()
     try:
-        return subprocess.Popen(command, cwd=home, env=env, pass_fds=[channel_fd], **streams)
+        return subprocess.Popen(command, cwd=home, env=env, pass_fds=[channel_fd],
+                                preexec_fn=take_signals, **streams)
     finally:
         os.close(channel_fd)
 

@@ -29,11 +29,16 @@ COLD = ["fresh.python.cold", "fresh.javascript.cold", "fresh.shell", "cli.python
 PEERS = ["peer.subprocess", "peer.python_bare", "peer.bash", "peer.node", "peer.numpy_pandas",
          "peer.bwrap"]
 MEMORY = ["memory.python.parked", "memory.python.zygote"]
+IDLE = "memory.session.python"
+COPIED = ["session.python.exec.checkpoint" + name for name in
+          ("", ".back_to_back", ".numpy_pandas", ".10mb", ".100mb", ".100mb.back_to_back", ".500mb")]
+SESSIONS = ["session.python.exec", *COPIED, "session.javascript.exec", "session.shell.exec",
+            "session.files"]
 LOAD = "throughput.python.fresh"
-TIMED = PARKED + FORKED + COLD + PEERS
-ALL = [*TIMED, *MEMORY, LOAD]
+TIMED = PARKED + FORKED + COLD + SESSIONS + PEERS
+ALL = [*TIMED, *MEMORY, IDLE, LOAD]
 # What a host need not have.
-OPTIONAL = re.compile(r"javascript|numpy_pandas|node|bwrap")
+OPTIONAL = re.compile(r"javascript|numpy_pandas|node|bwrap|500mb")
 
 
 def bench(*arguments, inside=()):
@@ -75,7 +80,8 @@ def test_rows_with_times(whole):
     aims = {name: (row["aim_p50_ms"], row.get("aim_p99_ms")) for name, row in rows.items()
             if "aim_p50_ms" in row}
     expected = {"fresh.python.parked": (0.6, 2), "fresh.python.forked": (2, None),
-                "fresh.python.numpy_pandas.parked": (2.5, None)}
+                "fresh.python.numpy_pandas.parked": (2.5, None),
+                "session.python.exec": (0.2, None), "session.python.exec.checkpoint": (0.25, None)}
     assert aims == {name: aim for name, aim in expected.items() if name in rows}
 
 
@@ -84,9 +90,11 @@ def test_spacing_is_told(whole):
     for name, row in rows.items():
         if name.endswith(".sporadic"):
             assert row["spacing"] == "50ms"
-        elif name in (*PARKED, *FORKED, "peer.subprocess", LOAD):
+        elif name in COPIED and not name.endswith(".back_to_back"):
+            assert row["spacing"] == "5ms"
+        elif name in (*SESSIONS, *PARKED, *FORKED, "peer.subprocess", LOAD):
             assert row["spacing"] == "back_to_back"
-        elif name not in MEMORY:
+        elif name not in (*MEMORY, IDLE):
             assert row["spacing"] == "interleaved"
 
 
@@ -149,9 +157,19 @@ def test_memory(whole):
     assert parked["aim_private_dirty_bytes"] == 3 << 20
 
 
+def test_sessions(whole):
+    rows, _ = whole
+    for name in set(rows) & set(SESSIONS):
+        assert rows[name]["checkpoint"] == (name in COPIED)
+        assert rows[name]["valid"] == (len(rows[name]["layers"]) == 17), rows[name]  # they had a copy
+    idle = rows[IDLE]
+    assert idle["n"] == 3 and idle["open_p50_ms"] > 0
+    assert 0 < idle["private_dirty_bytes"] <= idle["pss_bytes"]
+
+
 def test_the_documents_name_every_row():
     page = (SOURCE / "docs/man/hutch-bench.1.scd").read_text(encoding="utf-8")
-    assert set(re.findall(r"\b(?:fresh|peer|cli|memory|throughput)\.[a-z_.]*[a-z]", page)) == set(ALL)
+    assert set(re.findall(r"\b(?:fresh|peer|cli|memory|session|throughput)\.[a-z0-9_.]*[a-z]", page)) == set(ALL)
 
 
 def test_the_numbers_are_written_into_a_document(whole, tmp_path):

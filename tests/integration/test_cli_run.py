@@ -283,7 +283,7 @@ def test_doctor_prints_what_its_json_holds():
     assert terms["memory_available_bytes"] > terms["memory_reserve_bytes"] > 0
     assert terms["expected_bytes"] == 64 << 20 and terms["memory_claimed_bytes"] == 0
     assert terms["runnable"] >= 1 and terms["runnable_limit"] == 8 * os.cpu_count()
-    cells = f"0 of {terms['max_cells']} active, 0 of {terms['queue_size']} waiting"
+    cells = f"0 of {terms['max_cells']} active, 0 idle sessions, 0 of {terms['queue_size']} waiting"
     assert f"  cells            {cells}\n" in text
     assert re.search(r"^  memory +\d+ MiB available; reserve \d+, claimed 0, expected of a run 64$",
                      text, flags=re.MULTILINE)

@@ -51,10 +51,10 @@ class Init:
         self.calls = 0
         self.connect()
 
-    def connect(self):
+    def connect(self, link=0):
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(10)
-        self.attendant.sendmsg([struct.pack("=I", 1)], [
+        self.attendant.sendmsg([struct.pack("=III", 1, link, 0)], [
             (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))])
         theirs.close()
 
@@ -280,6 +280,36 @@ def test_delete(init):
     assert init.call(DELETE, b"d/a")[0] == 0
     assert init.call(DELETE, b"d")[0] == 0
     assert init.call(DELETE, b"d")[0] == ENOENT
+
+
+def test_links_do_not_wait_for_each_other(init):
+    """A call on one goes on while the other one stands in the middle of a file."""
+    init.calls += 1
+    init.send(PUT, struct.pack("=Q", 2 * PIECE) + b"a")
+    init.send(DATA, b"1" * PIECE)
+    half, calls = init.socket, init.calls
+    init.connect(1)
+    for number in range(1000):
+        (init.home / f"file{number}").touch()
+    assert len(init.names()) == len(init.names(CHANGES)) == 1000  # without that which is put
+    assert init.put(b"b", b"2") == 0 and init.get(b"b") == b"2"
+    init.socket.close()
+    init.socket, init.calls = half, calls
+    init.send(DATA, b"3" * PIECE)
+    assert init.answer()[0] == 0
+    assert init.get(b"a") == b"1" * PIECE + b"3" * PIECE
+
+
+def test_changes_after_a_time(init):
+    assert init.put(b"before", b"x") == 0
+    before = (init.home / "before").stat().st_ctime_ns
+    while time.clock_gettime_ns(time.CLOCK_REALTIME) - before < 50_000_000:
+        time.sleep(0.01)  # ticks of the coarse clock
+    assert init.put(b"later", b"x") == 0
+    for after, expected in [(before - 1, {b"before", b"later"}), (before, {b"later"}),
+                            (time.time_ns(), set())]:
+        error, _, _, data = init.call(CHANGES, struct.pack("=q", after))
+        assert error == 0 and set(init.entries(data)) == expected
 
 
 def test_broken_off(init):

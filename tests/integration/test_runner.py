@@ -170,7 +170,7 @@ def runner_constants():
 
 def test_constants_are_those_of_the_header():
     header, ours = channel.header_constants(), runner_constants()
-    assert len(ours) == 29
+    assert len(ours) == 38
     assert {name: header[name] for name in ours} == ours
     assert (header["WIRE_RUN_TIDY"], header["WIRE_GATE_ALLOWED_ONLY"]) == (TIDY, ALLOWED_ONLY)
     assert header["WIRE_EXIT_REFUSED"] == REFUSED

@@ -130,6 +130,8 @@ def test_constants_are_those_of_the_header():
     assert {name: header[name] for name in ours} == ours
     assert '#define WIRE_SHELL_FILE "/run/main.sh"' in channel.WIRE_H.read_text()
     assert "\n__hutch_WIRE_SHELL_FILE=/run/main.sh\n" in RUNNER.read_text()
+    for name in ("STDOUT", "STDERR"):
+        assert f'\n__hutch_WIRE_{name}_PIPE={header[f"WIRE_{name}_PIPE"]}\n' in RUNNER.read_text()
 
 
 # -- one exec after the other ------------------------------------------------------------

@@ -135,6 +135,6 @@ def test_a_wait_ends():
         number = engine.send({"code": "print(1)"})
         error = engine.error(number)
         assert (error["code"], error["retry_safe"]) == ("too_many_runs", True), error
-        assert error["message"] == "waited 1 s for a cell: 1 are active, max_cells is 1"
+        assert error["message"] == "waited 1 s for a cell: 1 are active, 0 are idle sessions, max_cells is 1"
         engine.send(f"cancel {running}")
         engine.error(running)

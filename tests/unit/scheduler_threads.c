@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fifty threads of several owners through one scheduler, with cancels, waits that end
- * and a host that changes, under the thread sanitizer where the build can. Whatever
- * happens, no more than max_cells are inside, and nothing is left in the end.
+ * Fifty threads of several owners through one scheduler, some as sessions, with cancels, waits that
+ * end and a host that changes, under the thread sanitizer where the build can. Whatever happens, no
+ * more than max_cells are inside, and nothing is left in the end.
  */
 #include "fake_load.h"
 #include "sandbox/scheduler.h"
@@ -39,11 +39,27 @@ static unsigned below(unsigned *seed, unsigned limit)
     return (*seed >> 16) % limit;
 }
 
-static void run(struct ticket *ticket, unsigned *seed)
+/* A session is idle now and then; not each of its programs gets a turn. */
+static void be_session(struct ticket *ticket, int cancel_fd, unsigned *seed)
+{
+    struct hutch_error err;
+
+    for (unsigned i = below(seed, 3); i > 0; i--) {
+        scheduler_pause(&scheduler, ticket);
+        if (scheduler_resume(&scheduler, ticket, cancel_fd, &err) < 0)
+            assert(hutch_error_retry_safe(&err) && ticket->is_idle);
+        if (ticket->is_idle)
+            return;
+    }
+}
+
+static void run(struct ticket *ticket, int cancel_fd, unsigned *seed)
 {
     assert(++inside <= CELLS);
     for (unsigned i = below(seed, 20); i > 0; i--)
         sched_yield();
+    if (below(seed, 4) == 0)
+        be_session(ticket, cancel_fd, seed);
     inside--;
     scheduler_leave(&scheduler, ticket, MIB(below(seed, 100)));
 }
@@ -63,7 +79,7 @@ static void call(struct caller *caller)
     assert((code == 0) == (ticket.owner != NULL));
     if (code == 0) {
         admitted++;
-        run(&ticket, &caller->seed);
+        run(&ticket, caller->cancel_fd, &caller->seed);
         return;
     }
     assert(code == err.code && hutch_error_retry_safe(&err));
@@ -128,7 +144,8 @@ int main(void)
         pthread_join(callers[i].thread, NULL);
         close(callers[i].cancel_fd);
     }
-    assert(scheduler.admission.active == 0 && scheduler.admission.claimed_bytes == 0);
+    assert(scheduler.admission.active == 0 && scheduler.admission.cells == 0);
+    assert(scheduler.admission.claimed_bytes == 0);
     assert(scheduler.fair.waiting == 0 && !scheduler.watcher);
     for (size_t i = 0; i < FAIR_BUCKETS; i++)
         assert(LIST_EMPTY(&scheduler.fair.buckets[i]));

@@ -319,6 +319,81 @@ static void readings_are_few(void **state)
     assert_int_equal(host.fake.memory_reads, 5);
 }
 
+static void pause_last(struct host *host)
+{
+    admission_pause(&host->admission, &host->claims[host->begun - 1]);
+}
+
+/* 500 sessions on 24 GiB that run programs now and then, and are idle in between. */
+static void five_hundred_idle_sessions_fit_on_24_gib(void **state)
+{
+    (void)state;
+    static struct host host;
+    make_host(&host, 24 << 10, 23 << 10);
+
+    for (int i = 0; i < 500; i++) {
+        assert_int_equal(hold(&host, 512), TERM_NONE);
+        begin(&host, 512);
+        pass_time(&host, 10 * NS_PER_MS);
+        pause_last(&host);
+        host.fake.available_bytes -= MIB(8);
+    }
+    assert_int_equal(host.admission.active, 0);
+    assert_int_equal(host.admission.cells, 500);
+    assert_int_equal(hold(&host, 512), TERM_NONE);
+    for (size_t i = 0; i < 500; i++) { /* 200 programs a second */
+        assert_int_equal(admission_hold_idle(&host.admission, 0, 512), TERM_NONE);
+        admission_resume(&host.admission, 512, &host.claims[i]);
+        assert_int_equal(host.admission.active, 1);
+        pass_time(&host, 5 * NS_PER_MS);
+        admission_pause(&host.admission, &host.claims[i]);
+    }
+    for (size_t i = 0; i < 500; i++)
+        admission_end_idle(&host.admission, &host.claims[i]);
+    assert_int_equal(host.admission.cells, 0);
+    assert_int_equal(host.admission.claimed_bytes, 0);
+}
+
+static void a_claim_of_an_idle_session_ends_with_the_next_reading(void **state)
+{
+    (void)state;
+    static struct host host;
+    make_host(&host, 24 << 10, 23 << 10);
+    pass_time(&host, NS_PER_SECOND);
+
+    begin(&host, 48);
+    begin(&host, 512);
+    pause_last(&host);
+    assert_int_equal(host.admission.claimed_bytes, MIB(48 + 64));
+    pass_time(&host, 1);
+    admission_read(&host.admission);
+    assert_int_equal(host.admission.claimed_bytes, MIB(48)); /* of the one that is active */
+    admission_resume(&host.admission, 512, &host.claims[1]);
+    assert_int_equal(host.admission.claimed_bytes, MIB(48 + 64));
+}
+
+/* A session's program needs no place, but memory and pace as others do. */
+static void an_idle_session_needs_no_place(void **state)
+{
+    (void)state;
+    static struct host host;
+    make_host(&host, 4 << 10, 256 + 2 * 64);
+    host.admission.max_cells = 2;
+
+    begin(&host, 512);
+    pause_last(&host);
+    begin(&host, 512);
+    assert_int_equal(hold(&host, 512), TERM_CELLS);
+    assert_int_equal(admission_hold_idle(&host.admission, MANY, 512), TERM_MEMORY);
+    host.fake.available_bytes = MIB(256 + 3 * 64);
+    pass_time(&host, READING_NS);
+    assert_int_equal(admission_hold_idle(&host.admission, MANY, 512), TERM_NONE);
+    host.fake.runnable = 100;
+    pass_time(&host, READING_NS);
+    assert_int_equal(admission_hold_idle(&host.admission, MANY, 512), TERM_CPU);
+    assert_int_equal(hold(&host, 512), TERM_CELLS);
+}
+
 static void an_unknown_host_holds_nothing_back(void **state)
 {
     (void)state;
@@ -348,7 +423,7 @@ static void messages_have_the_numbers(void **state)
         enum admission_term term;
         const char *message;
     } rows[] = {
-        {TERM_CELLS, "waited 60 s for a cell: 1 are active, max_cells is 600"},
+        {TERM_CELLS, "waited 60 s for a cell: 1 are active, 0 are idle sessions, max_cells is 600"},
         {TERM_MEMORY, "waited 60 s for memory: 400 MiB available on the host, needed are "
                       "307 MiB reserve + 48 MiB for runs that just began + 64 MiB for this one"},
         {TERM_PRESSURE,
@@ -382,6 +457,9 @@ int main(void)
         cmocka_unit_test(pressure_counts_where_memory_is_not_plenty),
         cmocka_unit_test(another_programs_load_starves_nobody),
         cmocka_unit_test(readings_are_few),
+        cmocka_unit_test(five_hundred_idle_sessions_fit_on_24_gib),
+        cmocka_unit_test(a_claim_of_an_idle_session_ends_with_the_next_reading),
+        cmocka_unit_test(an_idle_session_needs_no_place),
         cmocka_unit_test(an_unknown_host_holds_nothing_back),
         cmocka_unit_test(messages_have_the_numbers),
     };

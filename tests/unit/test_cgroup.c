@@ -621,6 +621,12 @@ static void limits_become_writes(void **state)
     assert_string_equal(settings[0].value, "16777216");
     assert_string_equal(settings[1].file, "memory.swap.max");
     assert_string_equal(settings[1].value, "0");
+    assert_string_equal(settings[2].file, "memory.oom.group");
+    assert_string_equal(settings[2].value, "1");
+    small.one_by_one = true;
+    assert_int_equal(cgroup_settings(true, CGROUP_MEMORY, &small, settings), 3);
+    assert_string_equal(settings[2].value, "0");
+    assert_int_equal(settings[2].tolerated, ENOENT);
     assert_int_equal(cgroup_settings(false, CGROUP_MEMORY, &limits, settings), 4);
     assert_string_equal(settings[3].file, "memory.kmem.tcp.limit_in_bytes");
     assert_string_equal(settings[3].value, "16777216");
@@ -822,6 +828,8 @@ static void v2_cell_has_limits_events_and_usage(void **state)
     put_file(group, "cpu.stat", "usage_usec 2500\nuser_usec 1\n");
     put_file(group, "pids.events", "max 6\n");
     assert_true(cgroup_cell_take_oom(cell));
+    put_file(group, "memory.events", "low 0\nmax 9\noom 1\noom_kill 4\noom_group_kill 1\n");
+    assert_false(cgroup_cell_take_oom(cell)); /* of a session that goes on: the same one */
     cgroup_cell_usage(cell, &usage);
     assert_int_equal(usage.cpu_ns, 2500000);
     assert_int_equal(usage.peak_memory_bytes, 123456);

@@ -24,7 +24,7 @@ static struct fair_waiter *push(size_t index, const char *owner)
 /* Begins the run whose turn it is; returns its index. */
 static int next(void)
 {
-    struct fair_waiter *first = fair_first(&fair);
+    struct fair_waiter *first = fair_first(&fair, false);
 
     assert_non_null(first);
     fair_remove(&fair, first);
@@ -54,7 +54,7 @@ static int teardown(void **state)
     for (size_t i = 0; i < FAIR_BUCKETS; i++)
         assert_true(LIST_EMPTY(&fair.buckets[i]));
     assert_int_equal(fair.waiting, 0);
-    assert_null(fair_first(&fair));
+    assert_null(fair_first(&fair, false));
     assert_null(fair_last(&fair));
     return 0;
 }
@@ -160,6 +160,29 @@ static void a_thousand_owners(void **state)
         end((int)i);
 }
 
+/* Of those that have a cell, by the same rule; the others keep their places. */
+static void who_has_a_cell_is_found_behind_the_others(void **state)
+{
+    (void)state;
+    push(0, "a");
+    push(1, "a")->has_cell = true;
+    push(2, "b");
+    push(3, "c")->has_cell = true;
+    push(4, "a")->has_cell = true;
+    static const int with_cell[] = {1, 3, 4};
+    for (size_t i = 0; i < ARRAY_LENGTH(with_cell); i++) {
+        struct fair_waiter *first = fair_first(&fair, true);
+        assert_ptr_equal(first, &waiters[with_cell[i]]);
+        fair_remove(&fair, first);
+        fair_begin(&fair, first->owner);
+    }
+    assert_null(fair_first(&fair, true));
+    assert_int_equal(next(), 2); /* of b none is active */
+    assert_int_equal(next(), 0);
+    for (int i = 0; i < 5; i++)
+        end(i);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +191,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(owners_take_turns_one_at_a_time, setup, teardown),
         cmocka_unit_test_setup_teardown(coming_again_is_no_advantage, setup, teardown),
         cmocka_unit_test_setup_teardown(the_last_is_the_newest_of_who_has_most, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_has_a_cell_is_found_behind_the_others, setup, teardown),
         cmocka_unit_test_setup_teardown(a_thousand_owners, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

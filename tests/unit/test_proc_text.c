@@ -32,6 +32,19 @@ static void memory_is_read(void **state)
     assert_int_equal(proc_text_resident_pages("1 99999999999999999999"), UINT64_C(1) << 40);
 }
 
+static void a_silent_end_is_known(void **state)
+{
+    (void)state;
+#define STAT(exit_signal)                                                                          \
+    "7 (a) 3) S 1 7 7 0 -1 4 12 0 0 0 1 2 3 4 20 0 1 0 99 1000 50 1 2 3 4 5 6 0 0 0 0 0 0 "        \
+    "0 " exit_signal " 1 0 0 0 0 0"
+
+    assert_true(proc_text_ends_silently(STAT("0")));
+    assert_false(proc_text_ends_silently(STAT("17")));
+    assert_false(proc_text_ends_silently("7 (a) S 1 0"));
+    assert_false(proc_text_ends_silently(""));
+}
+
 static void a_dying_process_is_known_whatever_its_name(void **state)
 {
     (void)state;
@@ -75,6 +88,26 @@ static void a_pidfd_tells_its_pid(void **state)
     assert_int_equal(proc_text_pid(""), 0);
 }
 
+static void what_a_signal_does_is_known(void **state)
+{
+    (void)state;
+    static const char text[] = "Name:\tnode\nSigBlk:\t0000000000000002\n"
+                               "SigIgn:\t0000000000001000\nSigCgt:\t0000000180004002\n";
+
+    assert_false(proc_text_has_default(text, 2));
+    assert_true(proc_text_has_default(text, 1));
+    assert_true(proc_text_has_default(text, 3));
+    assert_false(proc_text_has_default(text, 13));
+    assert_false(proc_text_has_default(text, 15));
+    assert_true(proc_text_has_default(text, 14));
+    assert_false(proc_text_has_default(text, 33));
+    assert_true(proc_text_has_default(text, 64));
+    assert_false(proc_text_has_default("x\nSigCgt:\tf", 4));
+    assert_true(proc_text_has_default("x\nSigCgt:\tf", 5));
+    assert_true(proc_text_has_default("x\nSigCgt:\t\nSigIgn:\txyz", 2));
+    assert_true(proc_text_has_default("", 2));
+}
+
 #define SOCKSTAT(used, inuse, tw, udp, frag)                                                       \
     "sockets: used " used "\nTCP: inuse " inuse " orphan 3 tw " tw " alloc 9 mem 5\n"              \
     "UDP: inuse " udp " mem 7\nUDPLITE: inuse 4\nRAW: inuse 0\nFRAG: inuse " frag " memory 0\n"
@@ -97,9 +130,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_read),
+        cmocka_unit_test(a_silent_end_is_known),
         cmocka_unit_test(a_dying_process_is_known_whatever_its_name),
         cmocka_unit_test(root_of_the_host_is_known),
         cmocka_unit_test(a_pidfd_tells_its_pid),
+        cmocka_unit_test(what_a_signal_does_is_known),
         cmocka_unit_test(what_a_network_namespace_holds_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

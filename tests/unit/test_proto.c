@@ -80,7 +80,11 @@ static void an_event_says_what_can_be(void **state)
         {{.type = PROTO_LOST, .error.code = -1000}, false},
         {{.type = PROTO_EXITED, .has_copy = 2}, false},
         {{.type = PROTO_TIME_UP}, true},
-        {{.type = PROTO_TIME_UP + 1}, false},
+        {{.type = PROTO_RESTED, .signalled = 1}, true},
+        {{.type = PROTO_RESTED, .signalled = 2}, false},
+        {{.type = PROTO_PIPES}, false},
+        {{.type = PROTO_PIPES, .exec_id = 1}, true},
+        {{.type = PROTO_PIPES + 1, .exec_id = 1}, false},
     };
 
     for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {

@@ -28,7 +28,8 @@ struct caller {
     const char *owner;
     pthread_t thread;
     int cancel_fd;
-    bool stays; /* leaves when the test says so */
+    bool stays;    /* leaves when the test says so */
+    bool has_cell; /* resumes, and pauses */
     struct ticket ticket;
     struct hutch_error err;
     int code;
@@ -64,6 +65,15 @@ static void *call(void *user)
     struct caller *caller = user;
     struct hutch_request request;
 
+    if (caller->has_cell) {
+        caller->code =
+            scheduler_resume(caller->scheduler, &caller->ticket, caller->cancel_fd, &caller->err);
+        if (caller->code == 0) {
+            caller->turn = ++turns;
+            scheduler_pause(caller->scheduler, &caller->ticket);
+        }
+        return NULL;
+    }
     hutch_request_init(&request);
     request.owner = caller->owner;
     caller->code = scheduler_enter(caller->scheduler, &request, caller->cancel_fd, &caller->ticket,
@@ -82,6 +92,17 @@ static void start(size_t index, const char *owner, bool stays)
 
     *caller =
         (struct caller){.scheduler = &scheduler, .owner = owner, .stays = stays, .cancel_fd = -1};
+    caller->cancel_fd = eventfd(0, EFD_CLOEXEC);
+    assert_true(caller->cancel_fd >= 0);
+    assert_int_equal(pthread_create(&caller->thread, NULL, call, caller), 0);
+}
+
+/* A program of a session that start_idle() has made. */
+static void start_program(size_t index)
+{
+    struct caller *caller = &callers[index];
+
+    caller->has_cell = true;
     caller->cancel_fd = eventfd(0, EFD_CLOEXEC);
     assert_true(caller->cancel_fd >= 0);
     assert_int_equal(pthread_create(&caller->thread, NULL, call, caller), 0);
@@ -145,6 +166,12 @@ static void start_active(size_t index, const char *owner)
     join(index);
 }
 
+static void start_idle(size_t index, const char *owner)
+{
+    start_active(index, owner);
+    scheduler_pause(&scheduler, &callers[index].ticket);
+}
+
 static void finish(void)
 {
     size_t active, waiting;
@@ -152,6 +179,7 @@ static void finish(void)
     count(&active, &waiting);
     assert_int_equal(active, 0);
     assert_int_equal(waiting, 0);
+    assert_int_equal(scheduler.admission.cells, 0);
     assert_int_equal(scheduler.admission.claimed_bytes, 0);
     assert_null(scheduler.watcher);
     scheduler_done(&scheduler);
@@ -346,6 +374,97 @@ static void a_wait_is_cancelled(void **state)
     finish();
 }
 
+/* ---- sessions ---------------------------------------------------------- */
+
+static void idle_sessions_take_places_and_no_turns(void **state)
+{
+    (void)state;
+    make_well(2, 10, 0.1);
+
+    start_idle(0, "a");
+    start_idle(1, "a");
+    start(2, "b", false);
+    assert_int_equal(join(2)->code, HUTCH_ERR_BUSY);
+    assert_string_equal(callers[2].err.message,
+                        "waited 0.1 s for a cell: 0 are active, 2 are idle sessions, max_cells is "
+                        "2");
+    assert_true(hutch_error_retry_safe(&callers[2].err));
+    start_program(0);
+    assert_int_equal(join(0)->code, 0);
+    leave(0);
+    start_active(3, "b");
+    leave(3);
+    leave(1);
+    finish();
+}
+
+/* Who waits for a place that a session keeps does not keep the session from its turn. */
+static void a_program_passes_who_waits_for_a_place(void **state)
+{
+    (void)state;
+    make_well(2, 10, 20);
+
+    start_idle(0, "a");
+    start_active(1, "b");
+    start_waiting(2, "b");
+    start_program(0);
+    assert_int_equal(join(0)->code, 0);
+    leave(1);
+    assert_int_equal(join(2)->code, 0);
+    leave(0);
+    finish();
+}
+
+/* Where there are places, it waits as others do, in the order they came. */
+static void a_program_waits_for_its_turn(void **state)
+{
+    (void)state;
+    make_well(100, 10, 20);
+
+    start_idle(0, "a");
+    start_active(9, "b");
+    fake.available_bytes = MIB(1000);
+    fake.now_ns += NS_PER_SECOND;
+    start_waiting(1, "c");
+    start_program(0);
+    wait_for(1, 2);
+    start_waiting(2, "d");
+    fake.available_bytes = MIB(1228 + 64 + 40); /* for one at a time */
+    fake.now_ns += NS_PER_SECOND;
+    assert_int_equal(join(1)->turn, 3);
+    assert_int_equal(join(0)->turn, 4);
+    fake.now_ns += NS_PER_SECOND; /* until there is a reading, what it took counts */
+    assert_int_equal(join(2)->turn, 5);
+    assert_int_equal(callers[0].code, 0);
+    leave(9);
+    leave(0);
+    finish();
+}
+
+static void a_program_that_waits_is_cancelled_and_the_session_stays(void **state)
+{
+    (void)state;
+    make_well(100, 10, 20);
+
+    start_idle(0, "a");
+    start_active(9, "b");
+    fake.available_bytes = MIB(1000);
+    fake.now_ns += NS_PER_SECOND;
+    start_program(0);
+    wait_for(1, 1);
+    cancel(0);
+    assert_int_equal(join(0)->code, HUTCH_ERR_CANCELLED);
+    assert_true(hutch_error_retry_safe(&callers[0].err));
+    assert_true(callers[0].ticket.is_idle);
+    fake.available_bytes = MIB(20 << 10);
+    fake.now_ns += NS_PER_SECOND;
+    start_program(0);
+    assert_int_equal(join(0)->code, 0);
+    leave(9);
+    leave(0);
+    finish();
+}
+
 /* ---- the report -------------------------------------------------------- */
 
 static void the_report_has_the_terms(void **state)
@@ -356,12 +475,12 @@ static void the_report_has_the_terms(void **state)
     fake.pressure = 1205;
 
     start_active(0, "a");
-    start_active(1, "a");
+    start_idle(1, "a");
     start_waiting(2, "a");
     scheduler_append_report(&scheduler, &out);
     assert_string_equal(
         buf_text(&out),
-        "{\"active\":2,\"waiting\":1,\"max_cells\":2,\"queue_size\":10,"
+        "{\"active\":1,\"idle_sessions\":1,\"waiting\":1,\"max_cells\":2,\"queue_size\":10,"
         "\"memory_available_bytes\":24696061952,\"memory_reserve_bytes\":1288490188,"
         "\"memory_claimed_bytes\":134217728,\"expected_bytes\":67108864,"
         "\"memory_pressure\":12.05,\"runnable\":1,\"runnable_limit\":16,"
@@ -390,6 +509,10 @@ int main(void)
         cmocka_unit_test(a_full_queue_is_fair_too),
         cmocka_unit_test(a_wait_ends_and_says_what_for),
         cmocka_unit_test(a_wait_is_cancelled),
+        cmocka_unit_test(idle_sessions_take_places_and_no_turns),
+        cmocka_unit_test(a_program_passes_who_waits_for_a_place),
+        cmocka_unit_test(a_program_waits_for_its_turn),
+        cmocka_unit_test(a_program_that_waits_is_cancelled_and_the_session_stays),
         cmocka_unit_test(the_report_has_the_terms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

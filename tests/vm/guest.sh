@@ -10,8 +10,8 @@
 #
 # Every instruction is emulated here: a Python program takes two seconds to start,
 # node ten and more. So of the conformance suite only the rows run that this
-# machine may answer in another way than the host: limits, isolation, network and
-# shell through the C API; memory, processes and disk also through the command
+# machine may answer in another way than the host: limits, isolation, network, shell, and
+# sessions that lose their interpreter, through the C API; memory, processes and disk also through the command
 # line. Left out by name are JavaScript and what has a short time for its work or
 # measures it; and of the escape suite the lies on the channel, which reach the
 # engine only. Its cells are cold: a case takes so long that a zygote would go in
@@ -23,9 +23,9 @@ line=/dev/ttyS1
 build=$PWD/build
 slow_conformance='js-*,li-timeout-busy,li-timeout-fraction,li-timeout-ignores-signals,li-time-from-*'
 slow_conformance+=',li-cpus-*,li-orphans,busy-loop-in-time,slow-reader,sh-statuses-while-reaping'
-slow_conformance+=',fork-storm,sixty-four-at-once,cells-cannot-meet,li-time-*'
+slow_conformance+=',se-*-javascript,se-fork-storm,fork-storm,sixty-four-at-once,cells-cannot-meet,li-time-*'
 slow_escape='wire-*,set-id,daemons-die,fork-bomb,engine-stopped,engine-of-many-*,many-cells'
-rows=LI,IS,NE,SH
+rows=LI,IS,NE,SH,SE01,SE03,SE25
 # As an ordinary user: without the hosts of other kinds, and what only root's part does.
 user_slow_escape="$slow_escape,inside-*,root-without-*,restricted-*,landlock-*,seccomp-missing"
 user_slow_escape+=',network-namespace-missing,layers-as-doctor-says,engine-*,closed-calls,sockets'

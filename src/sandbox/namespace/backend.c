@@ -11,12 +11,14 @@
  */
 #include "sandbox/backend.h"
 
+#include "background.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/limits.h"
 #include "doctor.h"
 #include "helper.h"
+#include "outputs.h"
 #include "proto.h"
 #include "sandbox/file_call.h"
 #include "tree_tables.h"
@@ -36,7 +38,8 @@
 
 #define READ_BYTES (64u << 10)
 #define SEND_FRAMES 4
-#define DRAIN_SECONDS 5 /* after the exit, for pipes whose writers are being killed */
+#define SEND_NS NS_PER_SECOND /* for the supervisor to take an order */
+#define DRAIN_SECONDS 5       /* after the exit, for pipes whose writers are being killed */
 
 struct namespace_backend {
     struct backend base;
@@ -54,12 +57,18 @@ struct frame {
 
 struct cell {
     struct namespace_backend *backend;
-    uint64_t helper;                                /* number of the one that has it */
-    int event_fd, stdout_fd, stderr_fd, channel_fd; /* -1 after their end */
+    uint64_t helper;           /* number of the one that has it */
+    int event_fd, channel_fd;  /* -1 after their end; event_fd of a session stays, as other
+                                  threads may send on it */
+    struct output_pair output; /* stdout and stderr; -1 after their end */
+    struct outputs outputs;    /* of a session: those of other execs */
+    struct background *background;
+    bool is_prepared; /* the next exec has pipes of its own */
+    bool has_begun;   /* there is something to do while it runs */
     struct frame frames[SEND_FRAMES];
     size_t frame_count, frame_next;
-    struct file_link *files; /* to hutch-init, once it is needed */
-    struct buf report;       /* frames of the runner, as they come in */
+    struct file_link *files[CELL_FILES_COUNT]; /* to hutch-init, once they are needed */
+    struct buf report;                         /* frames of the runner, as they come in */
     size_t report_taken;
     bool session;
     bool is_shell; /* whose runner reads text */
@@ -205,13 +214,13 @@ static int refuse_descriptors(int socket)
 
 static int open_program_ends(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
 {
-    if (add_pipe(ends, &cell->stdout_fd) < 0 || add_pipe(ends, &cell->stderr_fd) < 0 ||
+    if (add_pipe(ends, &cell->output.fds[0]) < 0 || add_pipe(ends, &cell->output.fds[1]) < 0 ||
         add_socket(ends, SOCK_STREAM, &cell->channel_fd) < 0 ||
         refuse_descriptors(cell->channel_fd) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "make the cell's pipes");
     /* A program may open the other end itself, and take what poll promised. */
-    if (fcntl(cell->stdout_fd, F_SETFL, O_NONBLOCK) < 0 ||
-        fcntl(cell->stderr_fd, F_SETFL, O_NONBLOCK) < 0)
+    if (fcntl(cell->output.fds[0], F_SETFL, O_NONBLOCK) < 0 ||
+        fcntl(cell->output.fds[1], F_SETFL, O_NONBLOCK) < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the cell's pipes");
     return 0;
 }
@@ -267,7 +276,8 @@ static struct cell *cell_new(struct namespace_backend *backend, struct hutch_err
         return NULL;
     }
     cell->backend = backend;
-    cell->event_fd = cell->stdout_fd = cell->stderr_fd = cell->channel_fd = -1;
+    cell->event_fd = cell->channel_fd = cell->output.fds[0] = cell->output.fds[1] = -1;
+    outputs_init(&cell->outputs);
     cell->exec_id = 1;
     cell->report = BUF_MAX(REPORTS_MAX_BYTES);
     return cell;
@@ -278,17 +288,21 @@ static void namespace_cell_free(struct cell *cell)
     if (!cell)
         return;
     fd_close(&cell->event_fd);
-    fd_close(&cell->stdout_fd);
-    fd_close(&cell->stderr_fd);
+    fd_close(&cell->output.fds[0]);
+    fd_close(&cell->output.fds[1]);
+    outputs_done(&cell->outputs);
+    background_free(cell->background);
     fd_close(&cell->channel_fd);
-    file_link_free(cell->files);
+    for (size_t i = 0; i < CELL_FILES_COUNT; i++)
+        file_link_free(cell->files[i]);
     buf_done(&cell->report);
     free(cell);
 }
 
 /* The files socket, of which hutch-init gets an end. It sends no descriptors: it is ours, and
  * whoever got hold of it would be stopped as on the channel. */
-static int add_files(struct cell *cell, struct cell_ends *ends, struct hutch_error *err)
+static int add_files(struct cell *cell, enum cell_files link, struct cell_ends *ends,
+                     struct hutch_error *err)
 {
     int mine;
 
@@ -298,7 +312,7 @@ static int add_files(struct cell *cell, struct cell_ends *ends, struct hutch_err
         close(mine);
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "prepare the socket for files");
     }
-    return file_link_new(mine, &cell->files, err);
+    return file_link_new(mine, &cell->files[link], err);
 }
 
 static int start_with(struct cell *cell, const struct proto_start *start,
@@ -314,7 +328,7 @@ static int start_with(struct cell *cell, const struct proto_start *start,
             return err->code;
         ends.fds[ends.count++] = fd;
     }
-    if (start->has_files && add_files(cell, &ends, err) < 0)
+    if (start->has_files && add_files(cell, CELL_FILES, &ends, err) < 0)
         return err->code;
     return send_start(cell, start, ends.fds, ends.count, err);
 }
@@ -403,23 +417,23 @@ static bool is_current(const struct cell *cell, const struct report *report)
 static int take_report(struct cell *cell, struct cell_event *ret_event)
 {
     struct report report;
-    size_t have = cell->report.length - cell->report_taken;
 
-    if (have == 0)
-        return 0;
-    switch (report_read(cell->report.data + cell->report_taken, have, &report)) {
-    case REPORT_MORE:
-        break;
-    case REPORT_BROKEN:
-        fd_close(&cell->channel_fd);
-        cell->report_taken = cell->report.length;
-        break;
-    case REPORT_WHOLE:
-        cell->report_taken += REPORT_BYTES(&report);
-        if (!is_current(cell, &report))
-            return take_report(cell, ret_event);
-        *ret_event = (struct cell_event){.type = CELL_REPORT, .report = report};
-        return 1;
+    while (cell->report_taken < cell->report.length) {
+        const char *next = cell->report.data + cell->report_taken;
+        switch (report_read(next, cell->report.length - cell->report_taken, &report)) {
+        case REPORT_MORE:
+            return 0;
+        case REPORT_BROKEN:
+            fd_close(&cell->channel_fd);
+            cell->report_taken = cell->report.length;
+            return 0;
+        case REPORT_WHOLE:
+            cell->report_taken += REPORT_BYTES(&report);
+            if (!is_current(cell, &report))
+                break;
+            *ret_event = (struct cell_event){.type = CELL_REPORT, .report = report};
+            return 1;
+        }
     }
     return 0;
 }
@@ -445,19 +459,23 @@ static int read_channel(struct cell *cell, struct hutch_error *err)
 
 /* ---- events ------------------------------------------------------------ */
 
-static int read_output(struct cell *cell, int *fd, enum cell_event_type type,
-                       struct cell_event *ret_event, struct hutch_error *err)
+static int read_output(struct cell *cell, size_t stream, struct cell_event *ret_event,
+                       struct hutch_error *err)
 {
+    int *fd = &cell->output.fds[stream];
     ssize_t count = read(*fd, cell->data, sizeof(cell->data));
+
     if (count < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     if (count < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the program's output");
     if (count == 0) {
-        fd_close(fd);
+        outputs_end(&cell->output, stream);
         return 0;
     }
-    *ret_event = (struct cell_event){.type = type, .data = cell->data, .length = (size_t)count};
+    *ret_event = (struct cell_event){.type = stream == 0 ? CELL_STDOUT : CELL_STDERR,
+                                     .data = cell->data,
+                                     .length = (size_t)count};
     return 1;
 }
 
@@ -493,29 +511,55 @@ static void take_exit(struct cell *cell, const struct proto_event *event,
                 .oom_kills = event->oom_kills,
                 .process_limit_hits = event->process_limit_hits,
                 .has_copy = event->has_copy != 0,
+                .copy_of = event->copy_of,
+                .exec_id = event->exec_id,
                 .has_files = event->files != 0,
             },
     };
 }
 
-/* Returns 1 with an event, or an error. A supervisor that is gone took the
- * cell with it; whether the code ran before that, nobody can say. */
-static int read_event(struct cell *cell, struct cell_event *ret_event, struct hutch_error *err)
+/* One whole event of the supervisor. One that is gone took the cell with it; whether the
+ * code ran before that, nobody can say. */
+static int receive_event(struct cell *cell, struct proto_event *ret_event, struct hutch_error *err)
 {
-    struct proto_event event;
-    ssize_t count = recv(cell->event_fd, &event, sizeof(event), MSG_TRUNC);
+    int fds[PROTO_EVENT_FDS_MAX];
+    size_t fd_count = PROTO_EVENT_FDS_MAX;
+    ssize_t count = fd_receive(cell->event_fd, ret_event, sizeof(*ret_event), fds, &fd_count);
 
+    if (count < 0 && errno == EMSGSIZE)
+        return err_set(err, HUTCH_ERR_SYSTEM,
+                       "this process may have no more descriptors (ulimit -n): those of the "
+                       "session's pipes are lost");
     if (count < 0 && errno != ECONNRESET)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read from hutch-supervisor");
     if (count <= 0) {
-        fd_close(&cell->event_fd);
+        if (!cell->session)
+            fd_close(&cell->event_fd);
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor %s during the run",
                        replace_dead_helper(cell) ? "died" : "gave the cell up");
     }
-    if (!proto_is_event(&event, (size_t)count))
+    bool is_event = proto_is_event(ret_event, (size_t)count);
+    if (is_event && ret_event->type == PROTO_PIPES)
+        outputs_take(&cell->outputs, ret_event->exec_id, fds, fd_count);
+    else
+        for (size_t i = 0; i < fd_count; i++)
+            close(fds[i]);
+    if (!is_event)
         return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor sent a malformed event");
+    return 0;
+}
+
+/* Returns 1 with an event, or an error. */
+static int read_event(struct cell *cell, struct cell_event *ret_event, struct hutch_error *err)
+{
+    struct proto_event event;
+
+    if (receive_event(cell, &event, err) < 0)
+        return err->code;
     switch ((enum proto_event_type)event.type) {
     case PROTO_STARTED:
+        if (cell->session)
+            background_open(&cell->background, event.pid, event.init_pid);
         *ret_event = (struct cell_event){.type = CELL_STARTED,
                                          .layers = event.layers,
                                          .begin_ns = event.begin_ns,
@@ -526,6 +570,12 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
         return 1;
     case PROTO_TIME_UP:
         *ret_event = (struct cell_event){.type = CELL_TIME_UP};
+        return 1;
+    case PROTO_RESTED:
+        *ret_event = (struct cell_event){.type = CELL_RESTED, .signalled = event.signalled};
+        return 1;
+    case PROTO_PIPES:
+        *ret_event = (struct cell_event){.type = CELL_PIPES};
         return 1;
     case PROTO_LOST:
     case PROTO_FAILED:
@@ -539,23 +589,39 @@ static int read_event(struct cell *cell, struct cell_event *ret_event, struct hu
     return 1;
 }
 
-enum { SLOT_CANCEL, SLOT_STDOUT, SLOT_STDERR, SLOT_CHANNEL, SLOT_EVENT, SLOT_COUNT };
+enum { SLOT_CANCEL, SLOT_STDOUT, SLOT_STDERR, SLOT_CHANNEL, SLOT_EVENT, SLOT_OLD };
 
-static void fill_slots(const struct cell *cell, int cancel_fd, struct pollfd slots[SLOT_COUNT])
+#define SLOT_COUNT (SLOT_OLD + OUTPUTS_SLOTS)
+
+/* Gives their number. */
+static size_t fill_slots(const struct cell *cell, int cancel_fd, struct pollfd slots[SLOT_COUNT])
 {
     short channel_events = POLLIN;
     if (cell->frame_next < cell->frame_count)
         channel_events |= POLLOUT;
     slots[SLOT_CANCEL] = (struct pollfd){.fd = cancel_fd, .events = POLLIN};
-    slots[SLOT_STDOUT] = (struct pollfd){.fd = cell->stdout_fd, .events = POLLIN};
-    slots[SLOT_STDERR] = (struct pollfd){.fd = cell->stderr_fd, .events = POLLIN};
+    slots[SLOT_STDOUT] = (struct pollfd){.fd = cell->output.fds[0], .events = POLLIN};
+    slots[SLOT_STDERR] = (struct pollfd){.fd = cell->output.fds[1], .events = POLLIN};
     slots[SLOT_CHANNEL] = (struct pollfd){.fd = cell->channel_fd, .events = channel_events};
+    if (cell->is_prepared) { /* what was printed can wait, as it will not be taken for its own */
+        slots[SLOT_STDOUT].fd = slots[SLOT_STDERR].fd = -1;
+        slots[SLOT_EVENT] = (struct pollfd){.fd = cell->event_fd, .events = POLLIN};
+        return SLOT_OLD;
+    }
     /* After the exit the supervisor has nothing more to say. */
     slots[SLOT_EVENT] = (struct pollfd){.fd = cell->exited ? -1 : cell->event_fd, .events = POLLIN};
+    return SLOT_OLD + outputs_poll(&cell->outputs, &slots[SLOT_OLD]);
 }
 
-/* Output first, so that what was printed before the end comes before it. */
-static int serve_slots(struct cell *cell, const struct pollfd slots[SLOT_COUNT],
+static int take_late(const struct cell *cell, size_t length, struct cell_event *ret_event)
+{
+    *ret_event = (struct cell_event){.type = CELL_LATE, .data = cell->data, .length = length};
+    return length > 0;
+}
+
+/* Output first, so that what was printed before the end comes before it; that of earlier
+ * execs last, so that nothing waits for it, however much comes. */
+static int serve_slots(struct cell *cell, const struct pollfd slots[SLOT_COUNT], size_t slot_count,
                        struct cell_event *ret_event, struct hutch_error *err)
 {
     if (slots[SLOT_CANCEL].revents != 0)
@@ -565,34 +631,56 @@ static int serve_slots(struct cell *cell, const struct pollfd slots[SLOT_COUNT],
     if (slots[SLOT_CHANNEL].revents & ~POLLOUT && read_channel(cell, err) < 0)
         return err->code;
     if (slots[SLOT_STDOUT].revents != 0)
-        return read_output(cell, &cell->stdout_fd, CELL_STDOUT, ret_event, err);
+        return read_output(cell, 0, ret_event, err);
     if (slots[SLOT_STDERR].revents != 0)
-        return read_output(cell, &cell->stderr_fd, CELL_STDERR, ret_event, err);
+        return read_output(cell, 1, ret_event, err);
     if (slots[SLOT_EVENT].revents != 0)
         return read_event(cell, ret_event, err);
-    return 0;
+    size_t length = outputs_read(&cell->outputs, &slots[SLOT_OLD], slot_count - SLOT_OLD,
+                                 cell->data, sizeof(cell->data));
+    return take_late(cell, length, ret_event);
 }
 
 static bool is_drained(const struct cell *cell)
 {
-    return cell->exited && ((cell->stdout_fd < 0 && cell->stderr_fd < 0 && cell->channel_fd < 0) ||
-                            clock_now_ns() >= cell->drain_deadline_ns);
+    return cell->exited &&
+           ((cell->output.fds[0] < 0 && cell->output.fds[1] < 0 && cell->channel_fd < 0) ||
+            clock_now_ns() >= cell->drain_deadline_ns);
+}
+
+/* What costs no time while the interpreter is at work. */
+static void use_the_time(struct cell *cell)
+{
+    if (!cell->has_begun || cell->frame_next < cell->frame_count)
+        return;
+    cell->has_begun = false;
+    outputs_open(&cell->outputs);
+    if (cell->background)
+        background_find_copy(cell->background);
+}
+
+static int recheck_old(struct cell *cell, struct cell_event *ret_event)
+{
+    size_t length =
+        cell->is_prepared ? 0 : outputs_recheck(&cell->outputs, cell->data, sizeof(cell->data));
+    return take_late(cell, length, ret_event);
 }
 
 static int namespace_cell_next_event(struct cell *cell, uint64_t deadline_ns, int cancel_fd,
                                      struct cell_event *ret_event, struct hutch_error *err)
 {
     for (;;) {
-        if (take_report(cell, ret_event) > 0)
+        use_the_time(cell);
+        if (take_report(cell, ret_event) > 0 || recheck_old(cell, ret_event) > 0)
             return 0;
         if (is_drained(cell)) {
             *ret_event = (struct cell_event){.type = CELL_END};
             return 0;
         }
         struct pollfd slots[SLOT_COUNT];
-        fill_slots(cell, cancel_fd, slots);
+        size_t count = fill_slots(cell, cancel_fd, slots);
         uint64_t until = cell->exited ? cell->drain_deadline_ns : deadline_ns;
-        int ready = poll(slots, SLOT_COUNT, clock_poll_timeout(until));
+        int ready = poll(slots, count, clock_poll_timeout(until));
         if (ready < 0 && errno != EINTR)
             return err_errno(err, HUTCH_ERR_SYSTEM, errno, "wait for the cell");
         bool is_late = ready == 0 && !cell->exited && clock_now_ns() >= deadline_ns;
@@ -604,7 +692,7 @@ static int namespace_cell_next_event(struct cell *cell, uint64_t deadline_ns, in
             return err_set(err, HUTCH_ERR_HELPER, "hutch-supervisor let the deadline pass");
         if (ready <= 0)
             continue;
-        int served = serve_slots(cell, slots, ret_event, err);
+        int served = serve_slots(cell, slots, count, ret_event, err);
         if (served != 0)
             return served < 0 ? served : 0;
     }
@@ -612,27 +700,46 @@ static int namespace_cell_next_event(struct cell *cell, uint64_t deadline_ns, in
 
 /* ---- files ------------------------------------------------------------- */
 
-/* A cell that had no files before the run gets its files socket when it is asked for some. */
-static int open_files(struct cell *cell, struct hutch_error *err)
+_Static_assert(CELL_FILES_COUNT == WIRE_FILE_LINKS, "each has its socket");
+
+/* A cell that had no files before the run gets its files socket when it is asked for some,
+ * and a session another one in place of one that broke. */
+static int open_files(struct cell *cell, enum cell_files link, uint64_t deadline_ns,
+                      struct hutch_error *err)
 {
-    const struct proto_order order = {.type = PROTO_FILES};
+    const struct proto_order order = {.type = PROTO_FILES, .link = link};
     __attribute__((cleanup(ends_done))) struct cell_ends ends = {.count = 0};
 
-    if (cell->files)
+    if (cell->files[link] && (!cell->session || !file_link_is_broken(cell->files[link])))
         return 0;
-    if (add_files(cell, &ends, err) < 0)
+    file_link_free(TAKE_POINTER(cell->files[link]));
+    if (add_files(cell, link, &ends, err) < 0)
         return err->code;
-    if (fd_send(cell->event_fd, &order, sizeof(order), ends.fds, ends.count) < 0)
-        return err_errno(err, HUTCH_ERR_HELPER, errno, "ask hutch-supervisor for the cell's files");
-    return 0;
+    if (fd_wait(cell->event_fd, POLLOUT, deadline_ns) <= 0)
+        errno = EAGAIN;
+    else if (fd_send(cell->event_fd, &order, sizeof(order), ends.fds, ends.count) == 0)
+        return 0;
+    file_link_free(TAKE_POINTER(cell->files[link]));
+    return err_errno(err, HUTCH_ERR_HELPER, errno, "ask hutch-supervisor for the cell's files");
 }
 
-static int namespace_cell_file(struct cell *cell, struct file_call *call, uint64_t deadline_ns,
-                               int cancel_fd, struct hutch_error *err)
+static int namespace_cell_file(struct cell *cell, enum cell_files link, struct file_call *call,
+                               uint64_t deadline_ns, int cancel_fd, struct hutch_error *err)
 {
-    if (open_files(cell, err) < 0)
+    if (open_files(cell, link, deadline_ns, err) < 0) {
+        call->is_lost = err->code == HUTCH_ERR_HELPER;
         return err->code;
-    return file_link_call(cell->files, call, deadline_ns, cancel_fd, err);
+    }
+    return file_link_call(cell->files[link], call, deadline_ns, cancel_fd, err);
+}
+
+static int namespace_cell_file_begin(struct cell *cell, enum cell_files link,
+                                     struct file_call *call, struct hutch_error *err)
+{
+    if (open_files(cell, link, clock_after_ns(SEND_NS), err) < 0)
+        return err->code;
+    file_link_begin(cell->files[link], call);
+    return 0;
 }
 
 static void namespace_cell_stop(struct cell *cell)
@@ -697,25 +804,61 @@ static int namespace_session_open(struct cell *cell, bool checkpoints, struct hu
 static int namespace_session_begin(struct cell *cell, uint32_t exec_id, uint64_t timeout_ns,
                                    struct hutch_error *err)
 {
-    const struct proto_order order = {.type = PROTO_BEGIN, .timeout_ns = timeout_ns};
+    const struct proto_order order = {
+        .type = PROTO_BEGIN, .exec_id = exec_id, .timeout_ns = timeout_ns};
 
+    outputs_begin(&cell->outputs, exec_id, &cell->output);
+    cell->is_prepared = false;
+    cell->has_begun = true;
     cell->exec_id = exec_id;
-    cell->frame_count = cell->frame_next = 0;
-    buf_clear(&cell->report);
+    /* A frame that has come in part only is of an earlier exec: it is dropped when it is whole. */
+    buf_drop_front(&cell->report, cell->report_taken);
     cell->report_taken = 0;
     return give_order(cell, &order, NULL, 0, err);
+}
+
+static bool namespace_session_is_broken(const struct cell *cell)
+{
+    return cell->channel_fd < 0;
+}
+
+static bool namespace_session_prepare(struct cell *cell, uint32_t exec_id)
+{
+    bool has_pipes = false;
+    bool is_ready = outputs_prepare(&cell->outputs, exec_id, &has_pipes);
+
+    cell->is_prepared = is_ready && has_pipes;
+    return is_ready;
+}
+
+static int namespace_session_background(struct cell *cell, struct process_list *ret_list,
+                                        struct hutch_error *err)
+{
+    return cell->background ? background_list(cell->background, ret_list, err) : 0;
 }
 
 static int namespace_session_done(struct cell *cell, struct hutch_error *err)
 {
     const struct proto_order order = {.type = PROTO_DONE};
+
+    /* A runner has read all of an exec before that is done. Who has not told a lie, and would
+     * read the rest as something else. */
+    if (cell->frame_next < cell->frame_count)
+        fd_close(&cell->channel_fd);
+    cell->frame_count = cell->frame_next = 0;
     return give_order(cell, &order, NULL, 0, err);
 }
 
 static void namespace_session_interrupt(struct cell *cell)
 {
     const struct proto_order order = {.type = PROTO_INTERRUPT};
-    IGNORE_RESULT(send(cell->event_fd, &order, sizeof(order), MSG_NOSIGNAL) < 0);
+    IGNORE_RESULT(send(cell->event_fd, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
+}
+
+static void namespace_session_used(struct cell *cell, uint64_t hold_ns)
+{
+    const struct proto_order order = {.type = PROTO_USED, .timeout_ns = hold_ns};
+    IGNORE_RESULT(send(cell->event_fd, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
 }
 
 static void forget_channel(struct cell *cell)
@@ -744,8 +887,7 @@ static int namespace_session_relaunch(struct cell *cell, bool checkpoints, struc
     const struct proto_order order = {.type = PROTO_RELAUNCH};
 
     forget_channel(cell);
-    fd_close(&cell->stdout_fd);
-    fd_close(&cell->stderr_fd);
+    outputs_retire(&cell->outputs, &cell->output);
     if (open_program_ends(cell, &ends, err) < 0 ||
         give_order(cell, &order, ends.fds, ends.count, err) < 0)
         return err->code;
@@ -827,11 +969,16 @@ static const struct backend_ops namespace_ops = {
     .cell_send = namespace_cell_send,
     .cell_next_event = namespace_cell_next_event,
     .cell_file = namespace_cell_file,
+    .cell_file_begin = namespace_cell_file_begin,
     .cell_stop = namespace_cell_stop,
     .session_open = namespace_session_open,
+    .session_is_broken = namespace_session_is_broken,
+    .session_prepare = namespace_session_prepare,
     .session_begin = namespace_session_begin,
+    .session_background = namespace_session_background,
     .session_done = namespace_session_done,
     .session_interrupt = namespace_session_interrupt,
+    .session_used = namespace_session_used,
     .session_resume = namespace_session_resume,
     .session_relaunch = namespace_session_relaunch,
     .cell_free = namespace_cell_free,

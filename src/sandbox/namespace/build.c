@@ -413,6 +413,7 @@ struct cgroup_limits cell_cgroup_limits(const struct sandbox_cell *cell)
         .memory_bytes = cell->start.memory_bytes,
         .max_processes = cell->max_processes + 1, /* hutch-init */
         .cpu_millis = cell->start.cpu_millis,
+        .one_by_one = cell->start.session, /* it goes on, with hutch-init and the copy */
     };
 }
 
@@ -722,7 +723,7 @@ static int build_with(struct supervisor *supervisor, struct sandbox_cell *cell, 
     if (start_init(supervisor, cell, build, err) < 0 || start_run(supervisor, cell, build, err) < 0)
         return err->code;
     if (!cell_parks(cell)) /* else they come with the request */
-        cell_pass_files(cell);
+        cell_pass_files(cell, 0);
     cgroup_cell_joined(cell->cgroup); /* the children have their own copies */
     if (cell->start.kind == PROTO_ZYGOTE)
         zygote_take_namespaces(cell->zygote_of, &build->plan);

@@ -440,14 +440,17 @@ void cell_take_process(struct supervisor *supervisor, struct sandbox_cell *cell,
 int cell_attend(const struct sandbox_cell *cell, enum wire_attend_type type, int fd)
 {
     const struct wire_attend order = {.type = (uint32_t)type};
-    return fd_send(cell->attendant_fd, &order, sizeof(order), &fd, fd >= 0);
+    return fd_send_now(cell->attendant_fd, &order, sizeof(order), &fd, fd >= 0);
 }
 
 /* Where that fails, the end of the socket tells the engine. */
-void cell_pass_files(struct sandbox_cell *cell)
+void cell_pass_files(struct sandbox_cell *cell, uint32_t link)
 {
+    const struct wire_attend order = {.type = WIRE_ATTEND_FILES, .link = link};
+
     if (cell->fds[PROTO_FD_FILES] >= 0)
-        IGNORE_RESULT(cell_attend(cell, WIRE_ATTEND_FILES, cell->fds[PROTO_FD_FILES]) < 0);
+        IGNORE_RESULT(fd_send_now(cell->attendant_fd, &order, sizeof(order),
+                                  &cell->fds[PROTO_FD_FILES], 1) < 0);
     fd_close(&cell->fds[PROTO_FD_FILES]);
 }
 
@@ -478,6 +481,7 @@ void cell_tell_started(struct supervisor *supervisor, struct sandbox_cell *cell)
         .origin = cell->origin,
         .begin_ns = cell->begin_ns,
         .pid = cell->run_pid,
+        .init_pid = cell->init_pid,
     };
     cell->state = CELL_RUNNING;
     if (cell->start.kind == PROTO_RUN && !cell->start.session) {
@@ -552,7 +556,7 @@ static bool hand_over(struct supervisor *supervisor, struct sandbox_cell *cell)
         return false;
     }
     supervisor_close(supervisor, &cell->park_fd);
-    cell_pass_files(cell);
+    cell_pass_files(cell, 0);
     cell_close_handed_on(cell);
     return begin_program(supervisor, cell);
 }
@@ -683,7 +687,7 @@ static bool take_order(struct supervisor *supervisor, struct sandbox_cell *cell,
         return session_take_order(supervisor, cell, order, fds, fd_count);
     if (order->type == PROTO_FILES && cell->state == CELL_SERVING) {
         cell->fds[PROTO_FD_FILES] = TAKE_FD(fds[0]);
-        cell_pass_files(cell);
+        cell_pass_files(cell, order->link);
         return true;
     }
     if (order->type != PROTO_STOP)

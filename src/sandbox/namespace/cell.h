@@ -114,8 +114,8 @@ void cell_abandon(struct supervisor *supervisor, struct sandbox_cell *cell);
 /* Takes the reports of the children that have come in; whether more may come. */
 bool cell_take_reports(struct sandbox_cell *cell);
 
-/* Hands the engine's files socket to hutch-init, if there is one. */
-void cell_pass_files(struct sandbox_cell *cell);
+/* Hands the engine's files socket, of this number, to hutch-init, if there is one. */
+void cell_pass_files(struct sandbox_cell *cell, uint32_t link);
 
 /* Closes what the interpreter has got. */
 void cell_close_handed_on(struct sandbox_cell *cell);

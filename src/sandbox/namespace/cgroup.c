@@ -27,6 +27,7 @@ struct cgroup_cell {
     int clone_fd;  /* v2, else -1 */
     int oom_fd;    /* v1: an eventfd; v2: an epoll instance that holds events_fd */
     int events_fd; /* v2: memory.events, else -1 */
+    uint64_t ooms; /* v2: of those that were taken */
 };
 
 /* ---- making a cell ----------------------------------------------------- */
@@ -167,7 +168,9 @@ int cgroup_cell_create(struct cgroup_host *host, const struct cgroup_limits *lim
 /* Only what differs: mostly nothing does. */
 static unsigned differing(const struct cgroup_limits *one, const struct cgroup_limits *other)
 {
-    return (one->memory_bytes != other->memory_bytes ? CGROUP_BIT(CGROUP_MEMORY) : 0) |
+    return (one->memory_bytes != other->memory_bytes || one->one_by_one != other->one_by_one
+                ? CGROUP_BIT(CGROUP_MEMORY)
+                : 0) |
            (one->max_processes != other->max_processes ? CGROUP_BIT(CGROUP_PIDS) : 0) |
            (one->cpu_millis != other->cpu_millis ? CGROUP_BIT(CGROUP_CPU) : 0);
 }
@@ -331,8 +334,13 @@ bool cgroup_cell_take_oom(struct cgroup_cell *cell)
     if (cell->events_fd < 0)
         return read(cell->oom_fd, &count, sizeof(count)) == (ssize_t)sizeof(count) &&
                was_at_its_limit(cell);
-    return read_events(cell->events_fd, text) &&
-           (value_or_0(text, "oom") > 0 || value_or_0(text, "oom_kill") > 0);
+    if (!read_events(cell->events_fd, text))
+        return false;
+    /* A session outlives it, and other events of the file come later. */
+    count = value_or_0(text, "oom") + value_or_0(text, "oom_kill");
+    bool is_new = count > cell->ooms;
+    cell->ooms = is_new ? count : cell->ooms;
+    return is_new;
 }
 
 /* ---- its end ----------------------------------------------------------- */

@@ -341,7 +341,7 @@ static size_t settings_v2(enum cgroup_controller controller, const struct cgroup
     case CGROUP_MEMORY:
         ret[0] = setting_u64("memory.max", limits->memory_bytes);
         ret[1] = optional_u64("memory.swap.max", 0);
-        ret[2] = optional_u64("memory.oom.group", 1);
+        ret[2] = optional_u64("memory.oom.group", limits->one_by_one ? 0 : 1);
         return 3;
     case CGROUP_PIDS:
         ret[0] = setting_u64("pids.max", limits->max_processes);

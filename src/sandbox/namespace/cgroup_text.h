@@ -80,6 +80,7 @@ struct cgroup_limits {
     uint64_t memory_bytes;  /* no swap beyond it */
     uint32_t max_processes; /* and threads; hutch-init included */
     uint32_t cpu_millis;    /* 1000 is one processor */
+    bool one_by_one;        /* out of memory, the kernel kills one process, not all (v2) */
 };
 
 /* One write into a file of a group. */

@@ -5,6 +5,8 @@
  */
 #include "elf.h"
 
+#include "base/fd.h"
+
 #include <elf.h>
 #include <string.h>
 
@@ -46,21 +48,10 @@ static int malformed(struct hutch_error *err, const char *what)
 /* How many of length bytes the file has at offset; negative on error. */
 static ssize_t fetch(int fd, void *data, size_t length, uint64_t offset, struct hutch_error *err)
 {
-    size_t have = 0;
-
     if (offset > INT64_MAX - length)
         return 0;
-    while (have < length) {
-        ssize_t count = pread(fd, (char *)data + have, length - have, (off_t)(offset + have));
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read an ELF file");
-        if (count == 0)
-            break;
-        have += (size_t)count;
-    }
-    return (ssize_t)have;
+    ssize_t count = fd_read_at(fd, data, length, offset);
+    return count < 0 ? err_errno(err, HUTCH_ERR_SYSTEM, errno, "read an ELF file") : count;
 }
 
 static int fetch_all(int fd, void *data, size_t length, uint64_t offset, struct hutch_error *err)

@@ -9,8 +9,12 @@
  *   turn()   lets node's event loop wait for what is under way and handle it;
  *            false when nothing is
  *   pipe()   a descriptor that reads what was written to it
+ *   open(path)        a descriptor that writes to a named pipe, -1 where it is none; does
+ *                     not wait for a reader
+ *   replace(fd, old)  puts fd in the place of another one, and closes fd
  *
- * The last two are for the rehearsal of a run, before there is one.
+ * turn and pipe are for the rehearsal of a run, before there is one; open and replace for
+ * sessions.
  *
  * What is used of node is declared here: it is little, and all of it is to stay as
  * it is. The package with node's headers would bring along a node of its own,
@@ -23,6 +27,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 /* ---- Node-API, and libuv ------------------------------------------------ */
 
@@ -47,6 +52,11 @@ extern int napi_define_properties(napi_env env, napi_value object, size_t count,
                                   const struct napi_property *properties);
 extern int napi_get_boolean(napi_env env, bool value, napi_value *ret_boolean);
 extern int napi_create_int32(napi_env env, int32_t value, napi_value *ret_number);
+extern int napi_get_cb_info(napi_env env, napi_callback_info info, size_t *count,
+                            napi_value *ret_arguments, napi_value *ret_this, void **ret_data);
+extern int napi_get_value_int32(napi_env env, napi_value value, int32_t *ret_number);
+extern int napi_get_value_string_utf8(napi_env env, napi_value value, char *text, size_t size,
+                                      size_t *ret_length);
 extern int napi_get_uv_event_loop(napi_env env, struct uv_loop_s **ret_loop);
 
 #define UV_RUN_ONCE 1
@@ -147,6 +157,53 @@ static napi_value open_pipe(napi_env env, napi_callback_info info)
     return answer;
 }
 
+/* ---- for sessions --------------------------------------------------------- */
+
+static int open_named(const char *path)
+{
+    struct stat status;
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd >= 0 && (fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode) ||
+                    fcntl(fd, F_SETFL, 0) < 0)) { /* which makes it block */
+        close(fd);
+        return -1;
+    }
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); /* that place is to be filled */
+    close(fd);
+    return higher;
+}
+
+static napi_value open_named_pipe(napi_env env, napi_callback_info info)
+{
+    napi_value answer = NULL, argument = NULL;
+    size_t count = 1, length = 0;
+    char path[64];
+    int fd = -1;
+
+    if (napi_get_cb_info(env, info, &count, &argument, NULL, NULL) == 0 && count == 1 &&
+        napi_get_value_string_utf8(env, argument, path, sizeof(path), &length) == 0)
+        fd = open_named(path);
+    IGNORE_RESULT(napi_create_int32(env, fd, &answer));
+    return answer;
+}
+
+static napi_value replace_descriptor(napi_env env, napi_callback_info info)
+{
+    napi_value arguments[2] = {NULL, NULL};
+    size_t count = 2;
+    int32_t fd = -1, old = -1;
+
+    bool done = napi_get_cb_info(env, info, &count, arguments, NULL, NULL) == 0 && count == 2 &&
+                napi_get_value_int32(env, arguments[0], &fd) == 0 &&
+                napi_get_value_int32(env, arguments[1], &old) == 0 && dup2(fd, old) >= 0;
+    if (done && fd != old)
+        close(fd);
+    return boolean(env, done);
+}
+
 /* ---- the addon ---------------------------------------------------------- */
 
 napi_value napi_register_module_v1(napi_env env, napi_value exports)
@@ -155,6 +212,8 @@ napi_value napi_register_module_v1(napi_env env, napi_value exports)
         {.name = "park", .method = park_process},
         {.name = "turn", .method = turn_loop},
         {.name = "pipe", .method = open_pipe},
+        {.name = "open", .method = open_named_pipe},
+        {.name = "replace", .method = replace_descriptor},
     };
 
     IGNORE_RESULT(napi_define_properties(env, exports, ARRAY_LENGTH(functions), functions));

@@ -34,14 +34,28 @@ uint64_t proc_text_resident_pages(const char *text)
     return blank ? parse_leading(blank) : 0;
 }
 
-bool proc_text_is_exiting(const char *text)
+/* stat: the blank before a word that follows the name: ") S ppid pgrp session tty tpgid flags". */
+static const char *word_of_stat(const char *text, int number)
 {
     const char *rest = strrchr(text, ')');
 
-    /* ") S ppid pgrp session tty tpgid flags": the seventh word from here. */
-    for (int word = 0; word < 7 && rest; word++)
+    for (int word = 0; word < number && rest; word++)
         rest = strchr(rest + 1, ' ');
-    return !rest || (parse_leading(rest) & PF_EXITING) != 0;
+    return rest;
+}
+
+bool proc_text_is_exiting(const char *text)
+{
+    const char *flags = word_of_stat(text, 7);
+
+    return !flags || (parse_leading(flags) & PF_EXITING) != 0;
+}
+
+bool proc_text_ends_silently(const char *text)
+{
+    const char *exit_signal = word_of_stat(text, 36);
+
+    return exit_signal && exit_signal[1] == '0';
 }
 
 bool proc_text_uid_0_is_root(const char *text)
@@ -72,6 +86,27 @@ uint32_t proc_text_innermost_pid(const char *text)
     for (const char *at = end ? line + strlen(key) : NULL; at && at < end; at = strchr(at, '\t'))
         pid = parse_leading(++at);
     return pid <= INT32_MAX ? (uint32_t)pid : 0;
+}
+
+/* Whether the mask of a line, in hexadecimal digits, has the signal. */
+static bool mask_has(const char *text, const char *key, int signal_number)
+{
+    const char *line = strstr(text, key);
+    const char *digits = line ? line + strlen(key) : "";
+    size_t count = strspn(digits, "0123456789abcdef");
+    size_t place = (size_t)(signal_number - 1) / 4; /* from the right */
+
+    if (place >= count)
+        return false;
+    char digit = digits[count - 1 - place];
+    int value = digit <= '9' ? digit - '0' : digit - 'a' + 10;
+    return (value >> (signal_number - 1) % 4 & 1) != 0;
+}
+
+bool proc_text_has_default(const char *text, int signal_number)
+{
+    return !mask_has(text, "\nSigIgn:\t", signal_number) &&
+           !mask_has(text, "\nSigCgt:\t", signal_number);
 }
 
 /* Whether a number of a line is 0. */

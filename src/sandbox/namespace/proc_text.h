@@ -22,6 +22,10 @@ uint64_t proc_text_resident_pages(const char *text);
  * program's name in it may hold anything. */
 bool proc_text_is_exiting(const char *text);
 
+/* stat: whether its end sends no signal to its parent, as that of a session's copy; or
+ * false. */
+bool proc_text_ends_silently(const char *text);
+
 /* uid_map: whether uid 0 is that of the host: the first line begins with it and
  * gives it to itself; or false. */
 bool proc_text_uid_0_is_root(const char *text);
@@ -32,6 +36,9 @@ uint32_t proc_text_pid(const char *text);
 /* The last number of NSpid in /proc/PID/status: the process's number in its own pid
  * namespace; 0 where there is none. */
 uint32_t proc_text_innermost_pid(const char *text);
+
+/* /proc/PID/status: whether the process neither catches nor ignores the signal; or true. */
+bool proc_text_has_default(const char *text, int signal_number);
 
 /* sockstat: whether the network namespace has no socket, nor what a closed
  * connection leaves behind; or false. */

@@ -42,6 +42,10 @@ bool proto_is_event(struct proto_event *event, size_t length)
         return (event->layers & ~HUTCH_LAYERS_NAMESPACE) == 0 && event->origin < PROTO_ORIGIN_COUNT;
     case PROTO_TIME_UP:
         return true;
+    case PROTO_RESTED:
+        return event->signalled <= 1;
+    case PROTO_PIPES:
+        return event->exec_id > 0;
     case PROTO_EXITED:
         return is_end(event->end) && event->has_copy <= 1 && event->files <= 1 &&
                (WIFEXITED(event->wait_status) || WIFSIGNALED(event->wait_status));
@@ -60,5 +64,5 @@ bool proto_is_order(const struct proto_order *order, size_t length, size_t fd_co
                                                   [PROTO_RELAUNCH] = PROTO_ORDER_FDS_MAX};
 
     return length == sizeof(*order) && order->type < PROTO_ORDER_COUNT && is_end(order->end) &&
-           fd_count == fds[order->type];
+           order->link < WIRE_FILE_LINKS && fd_count == fds[order->type];
 }

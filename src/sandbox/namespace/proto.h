@@ -7,7 +7,8 @@
  *     supervisor -> engine   proto_hello, once
  *     engine -> supervisor   proto_start with the cell's descriptors
  * Every cell has an event socket of its own, passed with proto_start:
- *     supervisor -> engine   proto_event: STARTED or FAILED, then EXITED or LOST
+ *     supervisor -> engine   proto_event: STARTED or FAILED, then EXITED or LOST; of a
+ *                            session PIPES with descriptors
  *     engine -> supervisor   proto_order
  * In a session EXITED may come many times: see enum proto_order_type.
  * Closing the event socket ends the cell; closing the control socket ends all
@@ -86,6 +87,10 @@ enum proto_event_type {
                       can go on */
     PROTO_LOST,    /* the cell was destroyed, or its time is over; error is set */
     PROTO_TIME_UP, /* of a session: the exec was over its time, and interrupted */
+    PROTO_RESTED,  /* of a session, after each DONE: from here on no signal is sent because of
+                      that exec; signalled is set */
+    PROTO_PIPES,   /* of a session, with the ends to read stdout and stderr of an exec; without
+                      descriptors: it has the pipes of the exec before */
 };
 
 /* How the interpreter's process came to be. */
@@ -107,11 +112,15 @@ enum proto_end {
 struct proto_event {
     uint32_t type;
     uint32_t layers;
-    uint32_t origin;   /* STARTED: enum proto_origin */
-    uint64_t begin_ns; /* STARTED: when the interpreter began, monotonic clock */
-    int32_t pid;       /* STARTED: of the interpreter, as the supervisor sees it */
+    uint32_t origin;    /* STARTED: enum proto_origin */
+    uint64_t begin_ns;  /* STARTED: when the interpreter began, monotonic clock */
+    int32_t pid;        /* STARTED: of the interpreter, as the supervisor sees it */
+    int32_t init_pid;   /* STARTED: of hutch-init, likewise */
+    uint32_t exec_id;   /* PIPES; EXITED of a session: in which it was, 0: in none */
+    uint32_t signalled; /* RESTED: 1: an interrupt was sent during that exec */
     /* EXITED only */
     uint32_t has_copy;    /* of a session: a copy of the interpreter waits */
+    uint32_t copy_of;     /* the exec after which it was made, as the copy says */
     uint32_t end;         /* enum proto_end */
     int32_t wait_status;  /* as of waitpid */
     uint64_t duration_ns; /* from the start of the interpreter to its end */
@@ -150,12 +159,14 @@ struct proto_status {
 
 enum proto_order_type {
     PROTO_STOP,  /* kill the program; end says why */
-    PROTO_FILES, /* with hutch-init's end of a files socket: after EXITED, of a session any time */
+    PROTO_FILES, /* with hutch-init's end of the files socket link: after EXITED, of a session
+                    any time */
     /* Of a session: */
     PROTO_COPIES,    /* with the socket on which the interpreter tells of copies */
     PROTO_BEGIN,     /* an exec begins, its time is timeout_ns */
-    PROTO_DONE,      /* it has ended */
+    PROTO_DONE,      /* it has ended; RESTED follows */
     PROTO_INTERRUPT, /* interrupt it, if one runs */
+    PROTO_USED,      /* the session is not idle, for timeout_ns at least */
     PROTO_RESUME,    /* after EXITED: the copy goes on, with this channel */
     PROTO_RELAUNCH,  /* after EXITED: a new interpreter, with stdout, stderr and channel; STARTED
                         or LOST follows */
@@ -164,10 +175,13 @@ enum proto_order_type {
 
 /* engine -> supervisor on the event socket */
 struct proto_order {
-    uint32_t type; /* enum proto_order_type */
-    uint32_t end;  /* enum proto_end */
+    uint32_t type;    /* enum proto_order_type */
+    uint32_t end;     /* enum proto_end */
+    uint32_t exec_id; /* BEGIN */
+    uint32_t link;    /* FILES: see wire.h */
     uint64_t timeout_ns;
 };
+#define PROTO_EVENT_FDS_MAX 2
 #define PROTO_ORDER_FDS_MAX 3
 
 /* Whether a packet of length bytes, received into the frame, is such a frame with

@@ -25,13 +25,16 @@
 #include <unistd.h>
 
 #define INTERRUPT_NS NS_PER_SECOND     /* between the interrupt and the kill */
+#define AGAIN_NS (250 * NS_PER_MS)     /* between two interrupts */
+#define LOOK_AGAIN_NS (20 * NS_PER_MS) /* whether it would kill */
 #define CLEAR_NS (5 * NS_PER_SECOND)   /* for the rest of the cell to die */
-#define CLEAR_AGAIN_NS (2 * NS_PER_MS) /* another look at it */
-#define DECIDE_NS (10 * NS_PER_SECOND) /* for the engine to say how to go on */
+#define CLEAR_PAUSE_MIN_NS NS_PER_MS   /* between two looks at it, twice as long each time */
+#define CLEAR_PAUSE_MAX_NS (32 * NS_PER_MS)
 #define WORD_NS NS_PER_SECOND          /* for hutch-init's word */
 #define LAUNCH_NS (30 * NS_PER_SECOND) /* for a new interpreter, which a busy host may delay */
 
-#define COPIES_AT_ONCE 64 /* packets: no honest interpreter sends more between two looks */
+#define COPIES_MAX                                                                                 \
+    64 /* packets of one exec: more are of no interest, since nobody honest sends them */
 
 #define COPY_NONE ((struct session_copy){.pidfd = -1, .wake_fd = -1})
 
@@ -67,6 +70,7 @@ static struct cell_session *session_new(const struct sandbox_cell *cell)
     for (size_t i = 0; i < PLAN_NS_COUNT; i++)
         session->ns_fds[i] = -1;
     session->phase = SESSION_IDLE;
+    session->again_ns = NO_DEADLINE;
     session->limit_ns = clock_after_ns(cell->start.idle_ns);
     session->end_ns = clock_after_ns(cell->start.life_ns);
     return session;
@@ -92,6 +96,18 @@ static int open_cell(const struct supervisor *supervisor, const struct sandbox_c
     return 0;
 }
 
+/* For execs that come. One that cannot be asked for is missed by the engine. */
+static void ask_for_pipes(const struct sandbox_cell *cell)
+{
+    struct cell_session *session = cell->session;
+
+    while (session->pipes_id < session->exec_id + WIRE_PIPES_AHEAD) {
+        const struct wire_attend order = {.type = WIRE_ATTEND_PIPES,
+                                          .exec_id = ++session->pipes_id};
+        IGNORE_RESULT(fd_send_now(cell->attendant_fd, &order, sizeof(order), NULL, 0) < 0);
+    }
+}
+
 int session_open(struct supervisor *supervisor, struct sandbox_cell *cell, struct hutch_error *err)
 {
     struct cell_session *session = session_new(cell);
@@ -111,6 +127,7 @@ int session_open(struct supervisor *supervisor, struct sandbox_cell *cell, struc
         return err_errno(err, HUTCH_ERR_HELPER, errno, "ask hutch-init for its word");
     }
     cell->session = session;
+    ask_for_pipes(cell);
     return 0;
 }
 
@@ -152,10 +169,11 @@ static bool know_copy(const struct cell_session *session, int wake_fd,
     return true;
 }
 
-/* Whether there was one more packet on the copies' socket. */
-static bool take_copy(struct supervisor *supervisor, struct sandbox_cell *cell)
+/* Whether there was one more packet on the copies' socket; its descriptor, or -1, is in *wake_fd.
+ */
+static bool next_copy(struct supervisor *supervisor, struct cell_session *session,
+                      uint32_t *ret_exec_id, int *wake_fd)
 {
-    struct cell_session *session = cell->session;
     struct wire_copy message;
     int fd = -1;
     size_t count = 1;
@@ -167,31 +185,106 @@ static bool take_copy(struct supervisor *supervisor, struct sandbox_cell *cell)
         supervisor_close(supervisor, &session->copies_fd);
         return false;
     }
-    drop_copy(session); /* whatever comes, the last one is of an earlier state */
-    if (count != 1 || length != (ssize_t)sizeof(message) || !know_copy(session, fd, &session->copy))
+    fd_close(wake_fd);
+    if (count == 1 && length == (ssize_t)sizeof(message)) {
+        *wake_fd = fd;
+        *ret_exec_id = message.exec_id;
+    } else {
         fd_close(&fd);
+    }
     return true;
 }
 
 void session_take_copies(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    for (int i = 0; i < COPIES_AT_ONCE && cell->session->copies_fd >= 0; i++) {
-        if (!take_copy(supervisor, cell))
-            return;
-    }
+    struct cell_session *session = cell->session;
+    uint32_t exec_id = 0, seen = session->copies_seen;
+    int fd = -1;
+
+    while (session->copies_fd >= 0 && session->copies_seen < COPIES_MAX &&
+           next_copy(supervisor, session, &exec_id, &fd))
+        session->copies_seen++;
+    if (session->copies_seen == seen)
+        return;
+    drop_copy(session); /* whatever comes, the last one is of an earlier state */
+    if (fd >= 0 && know_copy(session, fd, &session->copy))
+        session->copy.exec_id = exec_id;
+    else
+        fd_close(&fd);
+    if (session->copies_seen == COPIES_MAX)
+        supervisor_close(supervisor, &session->copies_fd);
 }
 
 /* ---- the end of an interpreter ------------------------------------------ */
 
 /* The interpreter and, of a shell, what it runs in the foreground. */
-static void interrupt(const struct sandbox_cell *cell)
+static void send_interrupt(struct sandbox_cell *cell)
 {
+    struct cell_session *session = cell->session;
+
+    session->again_ns = clock_after_ns(AGAIN_NS);
+    session->signalled = true;
+    session->spared = false;
     if (cell->run_pidfd < 0)
         return;
     if (cell->start.language == PROTO_SHELL && !cell->session->promoted &&
         kill(-cell->run_pid, SIGINT) == 0) /* it leads a group, and is not waited for yet */
         return;
     pidfd_send_signal(cell->run_pidfd, SIGINT, NULL, 0);
+}
+
+/* Whether SIGINT would kill it: bash while it executes itself anew, node for a moment before
+ * a script. */
+static bool would_die(const struct sandbox_cell *cell)
+{
+    auto_buf struct buf text = BUF_MAX(LIMIT_PROC_FILE_BYTES);
+    struct hutch_error ignored;
+    char path[48];
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)cell->run_pid);
+    return buf_read_file(&text, AT_FDCWD, path, &ignored) < 0 ||
+           proc_text_has_default(buf_text(&text), SIGINT);
+}
+
+/* Whatever is due of the series. Of one that would die all the time, the end is meant. */
+static void interrupt_again(struct sandbox_cell *cell, uint64_t now_ns)
+{
+    struct cell_session *session = cell->session;
+    bool is_last = now_ns >= session->again_end_ns;
+
+    if (now_ns < session->again_ns)
+        return;
+    if (is_last && !session->spared)
+        session->again_ns = NO_DEADLINE;
+    else if (is_last || !would_die(cell))
+        send_interrupt(cell);
+    else
+        session->again_ns = clock_after_ns(LOOK_AGAIN_NS);
+}
+
+/* Now, and again for a second. */
+static void interrupt(struct sandbox_cell *cell)
+{
+    struct cell_session *session = cell->session;
+
+    session->again_end_ns = clock_after_ns(INTERRUPT_NS);
+    if (session->again_ns != NO_DEADLINE) /* one was sent just now */
+        return;
+    session->spared = true;
+    session->again_ns = 0;
+    interrupt_again(cell, clock_now_ns());
+}
+
+/* After DONE, once it is clear that the interpreter lives, or is dead. */
+static void tell_rested(struct sandbox_cell *cell)
+{
+    struct cell_session *session = cell->session;
+    const struct proto_event event = {.type = PROTO_RESTED, .signalled = session->signalled};
+
+    if (!session->rest || (session->phase != SESSION_IDLE && session->phase != SESSION_STOPPED))
+        return;
+    session->rest = false;
+    cell_tell(cell, &event);
 }
 
 /* Kills all processes but hutch-init and the copy; returns how many there were. */
@@ -224,12 +317,34 @@ static void give_up(struct supervisor *supervisor, struct sandbox_cell *cell, in
     cell_abandon(supervisor, cell);
 }
 
+static bool is_idle(const struct cell_session *session)
+{
+    return session->phase == SESSION_IDLE || session->phase == SESSION_STOPPED;
+}
+
+static bool runs_exec(const struct cell_session *session)
+{
+    return session->phase == SESSION_EXEC || session->phase == SESSION_INTERRUPTED;
+}
+
+/* The exec in which the interpreter has died: one that begins now has no part in it. */
+static void note_death(struct cell_session *session)
+{
+    if (session->phase != SESSION_DYING)
+        session->died_in = runs_exec(session) ? session->exec_id : 0;
+}
+
 /* Goes on once the others are dead. */
 static void clear(struct supervisor *supervisor, struct sandbox_cell *cell, uint64_t now_ns)
 {
     struct cell_session *session = cell->session;
 
+    if (now_ns < session->look_ns)
+        return;
     if (kill_others(session) > 0) {
+        session->pause_ns =
+            session->pause_ns < CLEAR_PAUSE_MAX_NS ? session->pause_ns * 2 : CLEAR_PAUSE_MAX_NS;
+        session->look_ns = clock_after_ns(session->pause_ns);
         if (now_ns >= session->limit_ns)
             give_up(supervisor, cell, HUTCH_ERR_HELPER,
                     "the session's processes did not die within five seconds");
@@ -239,9 +354,12 @@ static void clear(struct supervisor *supervisor, struct sandbox_cell *cell, uint
         fd_wait(session->copy.pidfd, POLLIN, 0) != 0) /* it has died with the others */
         drop_copy(session);
     session->exited.has_copy = session->copy.pidfd >= 0;
+    session->exited.copy_of = session->copy.exec_id;
     session->phase = SESSION_STOPPED;
-    session->limit_ns = clock_after_ns(DECIDE_NS);
+    /* Between two execs nobody may look at the session before the next one. */
+    session->limit_ns = clock_after_ns(cell->start.idle_ns);
     cell_tell(cell, &session->exited);
+    tell_rested(cell);
 }
 
 void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell *cell,
@@ -249,34 +367,63 @@ void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell
 {
     struct cell_session *session = cell->session;
 
+    note_death(session);
     session->exited = *event;
+    session->exited.exec_id = session->died_in;
     session->phase = SESSION_CLEARING;
     session->limit_ns = clock_after_ns(CLEAR_NS);
+    session->look_ns = 0;
+    session->pause_ns = CLEAR_PAUSE_MIN_NS;
     session->promoted = 0;
     cell->end = PROTO_END_EXIT;
     session_take_copies(supervisor, cell); /* the last one is the copy that stays */
     clear(supervisor, cell, clock_now_ns());
 }
 
-void session_take_word(struct supervisor *supervisor, struct sandbox_cell *cell)
+static void take_orphan(struct supervisor *supervisor, struct sandbox_cell *cell,
+                        const struct wire_word *word)
 {
     struct cell_session *session = cell->session;
-    struct wire_orphan word;
 
-    ssize_t length = recv(cell->attendant_fd, &word, sizeof(word), MSG_DONTWAIT);
-    if (length < 0 && (errno == EAGAIN || errno == EINTR))
+    if (session->promoted == 0 || word->pid != session->promoted)
         return;
-    if (length != (ssize_t)sizeof(word)) {
-        supervisor_unwatch(supervisor,
-                           cell->attendant_fd); /* hutch-init is dead: its pidfd says so */
-        return;
-    }
-    if (session->promoted == 0 || word.pid != session->promoted)
-        return;
-    session->status = word.status;
+    session->status = word->status;
     session->has_status = true;
     if (session->phase == SESSION_DYING)
         session_take_death(supervisor, cell);
+}
+
+/* An engine that reads nothing gets no more, as of cell_tell. */
+static void pass_pipes(const struct sandbox_cell *cell, uint32_t exec_id, const int *fds,
+                       size_t count)
+{
+    const struct proto_event event = {.type = PROTO_PIPES, .exec_id = exec_id};
+
+    if (cell->event_fd >= 0 && (fd_wait(cell->event_fd, POLLOUT, 0) <= 0 ||
+                                fd_send_now(cell->event_fd, &event, sizeof(event), fds, count) < 0))
+        shutdown(cell->event_fd, SHUT_RDWR);
+}
+
+void session_take_word(struct supervisor *supervisor, struct sandbox_cell *cell)
+{
+    int fds[PROTO_EVENT_FDS_MAX];
+    size_t count = PROTO_EVENT_FDS_MAX;
+    struct wire_word word;
+
+    if (fd_wait(cell->attendant_fd, POLLIN, 0) <= 0)
+        return;
+    ssize_t length = fd_receive(cell->attendant_fd, &word, sizeof(word), fds, &count);
+    if (length != (ssize_t)sizeof(word)) {
+        supervisor_unwatch(supervisor,
+                           cell->attendant_fd); /* hutch-init is dead: its pidfd says so */
+        count = length < 0 ? 0 : count;
+    } else if (word.type == WIRE_WORD_PIPES && word.exec_id > 0) {
+        pass_pipes(cell, word.exec_id, fds, count == PROTO_EVENT_FDS_MAX ? count : 0);
+    } else if (word.type == WIRE_WORD_ORPHAN) {
+        take_orphan(supervisor, cell, &word);
+    }
+    for (size_t i = 0; i < count; i++)
+        close(fds[i]);
 }
 
 void session_take_death(struct supervisor *supervisor, struct sandbox_cell *cell)
@@ -285,6 +432,7 @@ void session_take_death(struct supervisor *supervisor, struct sandbox_cell *cell
     struct cell_session *session = cell->session;
 
     if (!session->has_status) {
+        note_death(session);
         session->phase = SESSION_DYING;
         session->limit_ns = clock_after_ns(WORD_NS);
         return;
@@ -298,12 +446,23 @@ void session_subtract_usage(struct cell_session *session, struct cgroup_usage *u
     struct cgroup_usage all = *usage;
 
     usage->cpu_ns -= session->before.cpu_ns < all.cpu_ns ? session->before.cpu_ns : 0;
-    usage->oom_kills -= session->before.oom_kills;
-    usage->pids_max_hits -= session->before.pids_max_hits;
+    usage->oom_kills -=
+        session->before.oom_kills < all.oom_kills ? session->before.oom_kills : all.oom_kills;
+    usage->pids_max_hits -= session->before.pids_max_hits < all.pids_max_hits
+                                ? session->before.pids_max_hits
+                                : all.pids_max_hits;
     session->before = all;
 }
 
 /* ---- going on ----------------------------------------------------------- */
+
+/* With an interpreter that nobody has asked to end. */
+static void start_idle(struct sandbox_cell *cell)
+{
+    cell->end = PROTO_END_EXIT;
+    cell->session->phase = SESSION_IDLE;
+    cell->session->limit_ns = clock_after_ns(cell->start.idle_ns);
+}
 
 static bool resume(struct supervisor *supervisor, struct sandbox_cell *cell, int channel)
 {
@@ -313,7 +472,8 @@ static bool resume(struct supervisor *supervisor, struct sandbox_cell *cell, int
 
     if (session->phase != SESSION_STOPPED || session->copy.pidfd < 0)
         return false;
-    if (fd_send(session->copy.wake_fd, &word, 1, &channel, 1) < 0) { /* it has died meanwhile */
+    if (fd_send_now(session->copy.wake_fd, &word, 1, &channel, 1) <
+        0) { /* it has died meanwhile, or is none */
         drop_copy(session);
         session->exited.has_copy = 0;
         cell_tell(cell, &session->exited);
@@ -323,8 +483,7 @@ static bool resume(struct supervisor *supervisor, struct sandbox_cell *cell, int
     cell->run_pidfd = TAKE_FD(session->copy.pidfd);
     session->promoted = session->copy.ns_pid;
     drop_copy(session);
-    session->phase = SESSION_IDLE;
-    session->limit_ns = clock_after_ns(cell->start.idle_ns);
+    start_idle(cell);
     if (supervisor_watch(supervisor, cell->run_pidfd, WATCH_CELL_RUN, cell->index, &ignored) < 0)
         return false;
     cell_tell_started(supervisor, cell);
@@ -338,6 +497,8 @@ static bool relaunch(struct supervisor *supervisor, struct sandbox_cell *cell, i
 
     if (session->phase != SESSION_STOPPED)
         return false;
+    if (session->copy.pidfd >= 0) /* of an earlier state than the engine wants */
+        pidfd_send_signal(session->copy.pidfd, SIGKILL, NULL, 0);
     drop_copy(session);
     cell->fds[PROTO_FD_STDOUT] = TAKE_FD(fds[0]);
     cell->fds[PROTO_FD_STDERR] = TAKE_FD(fds[1]);
@@ -352,8 +513,6 @@ static bool relaunch(struct supervisor *supervisor, struct sandbox_cell *cell, i
 
 void session_conclude_launch(struct supervisor *supervisor, struct sandbox_cell *cell)
 {
-    struct cell_session *session = cell->session;
-
     supervisor_close(supervisor, &cell->report_fd);
     if (cell->error.code == 0 && cell->layers == 0)
         err_set(&cell->error, HUTCH_ERR_ISOLATION, "the new interpreter died before it began");
@@ -361,23 +520,30 @@ void session_conclude_launch(struct supervisor *supervisor, struct sandbox_cell 
         give_up(supervisor, cell, cell->error.code, cell->error.message);
         return;
     }
-    session->phase = SESSION_IDLE;
-    session->limit_ns = clock_after_ns(cell->start.idle_ns);
+    start_idle(cell);
     cell_tell_started(supervisor, cell);
 }
 
 /* ---- orders ------------------------------------------------------------- */
 
-static bool begin(struct sandbox_cell *cell, uint64_t timeout_ns)
+static bool begin(struct sandbox_cell *cell, uint32_t exec_id, uint64_t timeout_ns)
 {
     struct cell_session *session = cell->session;
 
+    if (exec_id != session->exec_id + 1)
+        return false;
+    session->exec_id = exec_id;
+    ask_for_pipes(cell);
     /* An interpreter that is dead, maybe by this exec already, will be told of. */
     if (session->phase != SESSION_IDLE)
         return session->phase == SESSION_DYING || session->phase == SESSION_CLEARING ||
                session->phase == SESSION_STOPPED;
+    if (fd_wait(cell->run_pidfd, POLLIN, 0) != 0) /* as dead, but that is not told here yet */
+        return true;
     session->phase = SESSION_EXEC;
-    cell->end = PROTO_END_EXIT;
+    session->again_ns = NO_DEADLINE;
+    session->signalled = false;
+    session->copies_seen = 0;
     session->limit_ns = clock_after_ns(timeout_ns);
     return true;
 }
@@ -386,11 +552,23 @@ static bool done(struct sandbox_cell *cell)
 {
     struct cell_session *session = cell->session;
 
-    if (session->phase == SESSION_EXEC || session->phase == SESSION_INTERRUPTED) {
-        session->phase = SESSION_IDLE;
-        session->limit_ns = clock_after_ns(cell->start.idle_ns);
-    }
+    /* One that was killed will be dead soon, and then is told of. */
+    if (runs_exec(session) && cell->end == PROTO_END_EXIT)
+        start_idle(cell);
+    session->rest = true;
+    tell_rested(cell);
     return true;
+}
+
+/* For so long at least it is not idle. */
+static void use(struct sandbox_cell *cell, uint64_t hold_ns)
+{
+    struct cell_session *session = cell->session;
+    uint64_t until_ns =
+        clock_after_ns(hold_ns > cell->start.idle_ns ? hold_ns : cell->start.idle_ns);
+
+    if (is_idle(session) && until_ns > session->limit_ns)
+        session->limit_ns = until_ns;
 }
 
 static bool take_copies(struct supervisor *supervisor, struct sandbox_cell *cell, int *fd)
@@ -401,6 +579,7 @@ static bool take_copies(struct supervisor *supervisor, struct sandbox_cell *cell
     drop_copy(session);
     supervisor_close(supervisor, &session->copies_fd);
     session->copies_fd = TAKE_FD(*fd);
+    session->copies_seen = 0;
     return fcntl(session->copies_fd, F_SETFL, O_NONBLOCK) == 0 &&
            supervisor_watch(supervisor, session->copies_fd, WATCH_CELL_COPIES, cell->index,
                             &ignored) == 0;
@@ -418,21 +597,25 @@ bool session_take_order(struct supervisor *supervisor, struct sandbox_cell *cell
         break;
     case PROTO_FILES:
         cell->fds[PROTO_FD_FILES] = TAKE_FD(fds[0]);
-        cell_pass_files(cell);
+        cell_pass_files(cell, order->link);
         makes_sense = true;
         break;
     case PROTO_COPIES:
         makes_sense = take_copies(supervisor, cell, &fds[0]);
         break;
     case PROTO_BEGIN:
-        makes_sense = begin(cell, order->timeout_ns);
+        makes_sense = begin(cell, order->exec_id, order->timeout_ns);
         break;
     case PROTO_DONE:
         makes_sense = done(cell);
         break;
     case PROTO_INTERRUPT:
-        if (cell->session->phase == SESSION_EXEC || cell->session->phase == SESSION_INTERRUPTED)
+        if (runs_exec(cell->session))
             interrupt(cell);
+        makes_sense = true;
+        break;
+    case PROTO_USED:
+        use(cell, order->timeout_ns);
         makes_sense = true;
         break;
     case PROTO_RESUME:
@@ -468,7 +651,7 @@ static bool expire(struct supervisor *supervisor, struct sandbox_cell *cell, uin
     const struct cell_session *session = cell->session;
     char why[96];
 
-    if (session->phase == SESSION_IDLE && now_ns >= session->limit_ns)
+    if (is_idle(session) && now_ns >= session->limit_ns)
         snprintf(why, sizeof(why), "the session was idle for %s s and is closed",
                  number_text((double)(cell->start.idle_ns / NS_PER_MS) / 1000).text);
     else if (now_ns >= session->end_ns)
@@ -490,6 +673,8 @@ void session_tick(struct supervisor *supervisor, struct sandbox_cell *cell, uint
         clear(supervisor, cell, now_ns);
         return;
     }
+    if (runs_exec(session))
+        interrupt_again(cell, now_ns);
     if (now_ns < session->limit_ns)
         return;
     if (session->phase == SESSION_EXEC)
@@ -506,7 +691,7 @@ uint64_t session_next_tick(const struct sandbox_cell *cell)
     const struct cell_session *session = cell->session;
     uint64_t next_ns = clock_sooner_ns(session->limit_ns, session->end_ns);
 
-    return session->phase == SESSION_CLEARING
-               ? clock_sooner_ns(next_ns, clock_after_ns(CLEAR_AGAIN_NS))
-               : next_ns;
+    if (session->phase == SESSION_CLEARING)
+        return clock_sooner_ns(next_ns, session->look_ns);
+    return runs_exec(session) ? clock_sooner_ns(next_ns, session->again_ns) : next_ns;
 }

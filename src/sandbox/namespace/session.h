@@ -5,18 +5,36 @@
  *
  *   BEGIN, DONE     an exec has a time limit. When it is over the interpreter gets SIGINT,
  *                   of a shell the whole foreground with it, and the engine TIME_UP; a
- *                   second later it is killed.
+ *                   second later it is killed. DONE is answered by RESTED.
+ *   INTERRUPT       SIGINT, whenever the engine wants it.
  *   in between      the session ends when it was idle for too long, or is too old.
  *   the end of the interpreter, by whatever cause: all other processes of the cell are
  *                   killed, but for a copy; then the engine gets EXITED, and says how to
  *                   go on: RESUME (the copy takes over) or RELAUNCH (a new interpreter in
  *                   the same cell).
  *
+ * bash and node may miss a SIGINT, in the moments between fork and exec or at the ends of a
+ * script; python's runner ignores one that comes before the program. So it is sent again every
+ * quarter of a second, for a second or until DONE; no two are sent sooner one after the other.
+ * An interpreter that it would kill is spared, for it may only be on the way from one handler
+ * to another; if it is such for all of the second, it gets one.
+ *
+ * Runner and engine are ahead of us: when we hear of DONE the next exec could run already, and
+ * a signal, a kill or a word of ours that was meant for the last one would be taken to be of
+ * the next. So the engine sends no code before it has RESTED. What we have sent by then is in
+ * the kernel's hands, and the runner sees it before it can read that code. Where the kill was
+ * on its way, RESTED comes behind the EXITED that it leads to.
+ *
  * A copy is a fork of the interpreter that waits. It makes a socket pair, keeps one end
  * and sends the other, with struct wire_copy, on the socket that came with COPIES; the
  * kernel says who made a socket. Closing the other end ends it; a byte and a channel on
  * it tell it to take over. The cell's programs could do the same: then one of them
- * takes over, in its own cell.
+ * takes over, in its own cell. It says after which exec it was made: an interpreter that dies
+ * between the answer to an exec and the next copy leaves an older one, which the engine does
+ * not take for the state after that exec.
+ *
+ * Each exec has pipes of its own (wire.h), which hutch-init is asked for long before, while
+ * an earlier exec runs and the engine only waits. They go on to the engine as they come.
  *
  * The interpreter is the supervisor's child. A copy is not: its status is told by
  * hutch-init, which it is left to.
@@ -34,6 +52,7 @@ struct rusage;
 struct session_copy {
     pid_t pid;    /* of the host */
     pid_t ns_pid; /* in the cell */
+    uint32_t exec_id;
     int pidfd, wake_fd;
 };
 
@@ -57,9 +76,20 @@ struct cell_session {
     struct cgroup_usage before; /* what earlier interpreters met */
     int proc_fd;                /* the cell's proc */
     int ns_fds[PLAN_NS_COUNT];
-    uint64_t pid_ns;           /* inode of the cell's pid namespace */
-    uint64_t limit_ns;         /* of the phase; NO_DEADLINE */
+    uint64_t pid_ns;   /* inode of the cell's pid namespace */
+    uint32_t exec_id;  /* of the last exec */
+    uint32_t pipes_id; /* the last exec that hutch-init was asked to make pipes for */
+    uint64_t limit_ns; /* of the phase; NO_DEADLINE */
+    uint64_t look_ns;  /* CLEARING: when to look again, and how long after the look before */
+    uint64_t pause_ns;
+    uint32_t copies_seen;      /* packets since the exec began */
+    uint64_t again_ns;         /* when SIGINT may, or shall, be sent again; NO_DEADLINE */
+    uint64_t again_end_ns;     /* until when it shall */
+    bool spared;               /* it was not sent yet, because it would kill */
+    bool signalled;            /* it was sent, in this exec */
+    bool rest;                 /* RESTED is to be told */
     uint64_t end_ns;           /* of the session, whatever happens */
+    uint32_t died_in;          /* the exec in which the interpreter has died; 0: between two */
     struct proto_event exited; /* to be told when the others are dead */
 };
 
@@ -82,7 +112,7 @@ void session_take_copies(struct supervisor *supervisor, struct sandbox_cell *cel
 void session_lose_interpreter(struct supervisor *supervisor, struct sandbox_cell *cell,
                               const struct proto_event *event);
 
-/* A word of hutch-init. */
+/* What hutch-init has said: of one that died, or with pipes for an exec. */
 void session_take_word(struct supervisor *supervisor, struct sandbox_cell *cell);
 
 /* An interpreter that was a copy has died. */
