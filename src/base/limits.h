@@ -69,6 +69,9 @@
 #define LIMIT_CONVERSATION_BYTES MIB(64) /* as JSON */
 #define LIMIT_TOOLS 128                  /* offered to a model */
 #define LIMIT_CALL_ANSWER_BYTES MIB(4)   /* what a tool says of one call */
+#define LIMIT_DESCRIPTION_BYTES KIB(16)  /* of a tool */
+#define LIMIT_SCHEMA_BYTES KIB(256)      /* as JSON */
+#define LIMIT_SCHEMA_PARTS 4096          /* schemas in a schema */
 #define LIMIT_URL_BYTES KIB(2)
 #define LIMIT_KEY_BYTES KIB(4)
 #define LIMIT_HEADERS 32 /* that the caller adds */

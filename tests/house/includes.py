@@ -16,6 +16,7 @@ LAYERS = ["base", "guest", "sandbox", "agent", "pipeline", "server", "cli"]
 BACKENDS = {"namespace", "microvm"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 PUBLIC = Path("include/hutch.h")
+PUBLIC_AGENT = Path("include/hutch-agent.h")
 WIRE = Path("src/sandbox/wire.h")
 LIBC = re.compile(
     r"(sys|linux|asm|net|netinet|arpa|bits)/.+\.h|"
@@ -36,8 +37,11 @@ def resolve(tops, source, name):
 
 
 def layer(path):
-    """('sandbox', 'namespace') of src/sandbox/namespace/x.c; (None, None) outside src."""
+    """('sandbox', 'namespace') of src/sandbox/namespace/x.c; (None, None) outside src, but
+    for the public header of the agent layer."""
     parts = path.parts
+    if path == PUBLIC_AGENT:
+        return "agent", None
     if parts[0] != "src" or len(parts) < 3:
         return None, None
     return parts[1], parts[2] if len(parts) > 3 else None
