@@ -743,8 +743,9 @@ def echo_faults(messages, quirks):
             yield "Function call is missing a thought_signature"
 
 
-def faults_of(request, body, quirks):
-    """What a strict server would refuse a request for."""
+def faults_of(request, body, quirks, refused):
+    """What a strict server would refuse a request for. refused: members that it took from no
+    client, which may know that."""
     if request.headers.get("content-type") != "application/json" or "expect" in request.headers:
         yield "Content-Type has to be application/json, without Expect"
     if not isinstance(body.get("messages"), list) or not body["messages"]:
@@ -758,7 +759,7 @@ def faults_of(request, body, quirks):
     for name in sorted(set(body) - known):
         yield f"Unknown name \"{name}\""
     streams = {"include_usage": True} if body.get("stream") else None
-    if "nostreamoptions" not in quirks and body.get("stream_options") != streams:
+    if "stream_options" not in refused and body.get("stream_options") != streams:
         yield f"stream_options: {body.get('stream_options')}"
     if "tools" in body:
         yield from tool_faults(body["tools"])
@@ -818,6 +819,7 @@ class State:
         self.changed = threading.Condition()
         self.requests = []
         self.spoiled = set()  # requests that were answered badly, to be answered well next
+        self.refused = set()  # members of requests that were refused
         self.gate_reader, self.gate = os.pipe()
         os.set_blocking(self.gate_reader, False)
 
@@ -845,6 +847,7 @@ class State:
         with self.changed:
             self.requests.clear()
             self.spoiled.clear()
+            self.refused.clear()
         with contextlib.suppress(BlockingIOError):
             while os.read(self.gate_reader, 4096):
                 pass
@@ -894,10 +897,12 @@ class Handler(socketserver.StreamRequestHandler):
         if model != "offline" or quirks.unknown:
             request.faults = [f"The model '{body['model']}' does not exist"]
             return self.send_error(request, 404, request.faults[0])
-        request.faults = list(faults_of(request, body, quirks))
+        wish = wishes_of(body, quirks)
+        if "nostreamoptions" in quirks:
+            self.server.state.refused.add("stream_options")
+        request.faults = list(faults_of(request, body, quirks, self.server.state.refused))
         if request.faults:
             return self.send_error(request, 400, "; ".join(request.faults))
-        wish = wishes_of(body, quirks)
         if wish:
             return self.send_error(request, *wish, quirks)
         if ONCE & set(quirks) and not self.server.state.spoils(body, quirks):
