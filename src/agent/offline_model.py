@@ -127,6 +127,7 @@ PATIENCE = 600  # seconds that a reply may be held
 NUMBER = r"-?\d+(?:\.\d+)?"
 EXPRESSION = r"\(*-?\d+(?:[._]\d+)*(?:\s*(?:\*\*|//|[-+*/%^])\s*\(*-?\d+(?:[._]\d+)*\)*)+"
 FENCE = re.compile(r"^```[^\n`]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
 
 FIBONACCI = """\
 def fibonacci(n):
@@ -211,7 +212,7 @@ def plan_calls(question):
 
 
 def plan_block(question):
-    block = FENCE.search(question)
+    block = FENCE.search(question) or INLINE.search(question)
     if not block or not re.search(r"\b(run|execute)\b", question, re.IGNORECASE):
         return None
     return Plan(lambda outputs: joined("It printed:\n", outputs), [block[1]])

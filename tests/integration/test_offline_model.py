@@ -120,6 +120,7 @@ def test_arithmetic_is_a_call_each(model):
 def test_block_is_run(model):
     question = "Please run this code:\n```python\nprint('a' * 3)\n```\n"
     assert answer_of(model, question) == ("It printed:\naaa", 1)
+    assert answer_of(model, "Run `print('a' * 4)`") == ("It printed:\naaaa", 1)
 
 
 def test_program_that_fails_is_written_anew(model):
