@@ -189,7 +189,7 @@ static int open_there(struct agent_file *file, struct problem *problem)
                       S_ISDIR(status.st_mode) ? "is a directory" : "is not a regular file");
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
         if (errno == EWOULDBLOCK)
-            return problem_set(problem, HUTCH_ERR_BUSY,
+            return problem_set(problem, HUTCH_ERR_SYSTEM,
                                "session: file %s is in use by another hutch agent",
                                quote_text(file->path).text);
         return fail(file, problem, "lock", errno);
@@ -263,6 +263,6 @@ int agent_file_open(struct agent_file *file, const char *path, const char *model
             return hutch_conversation_new(ret_conversation, &err) < 0 ? problem_take(problem, &err)
                                                                       : 0;
     }
-    return problem_set(problem, HUTCH_ERR_BUSY, "session: file %s is replaced all the time",
+    return problem_set(problem, HUTCH_ERR_SYSTEM, "session: file %s is replaced all the time",
                        quote_text(file->path).text);
 }

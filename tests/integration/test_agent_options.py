@@ -153,7 +153,6 @@ def test_limits_of_cells():
     (["--extra", "[1]", "hi"], "extra"),
     (["--schema", "/dev/null", "hi"], "schema"),
     (["--system", "/nonexistent", "hi"], "system: file '/nonexistent'"),
-    (["--key-file", "/nonexistent", "hi"], "/nonexistent"),
     (["--base-url", "ftp://x", "hi"], "ftp"),
     (["--wat", "hi"], "'--wat'"),
     (["hi", "there"], "'there'"),
@@ -200,7 +199,7 @@ def test_hutch_agent_of_another_version():
                           capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 125
     assert "'9.8.7'" in one_line(done.stderr)
-    assert json.loads(done.stdout)["error"]["code"] == "helper_unavailable"
+    assert json.loads(done.stdout)["error"]["code"] == "helper_failed"
 
 
 def test_hutch_itself_has_no_libcurl():
@@ -263,6 +262,11 @@ def test_no_key():
     done = agent("https://api.openai.com/v1", "hi")
     assert (done.returncode, done.stdout) == (125, "")
     assert "OPENAI_API_KEY" in one_line(done.stderr)
+
+
+def test_key_file_that_is_missing():
+    done = agent("http://127.0.0.1:9/v1", "--key-file", "/nonexistent", "hi")
+    assert (done.returncode, done.stdout) == (125, "") and "/nonexistent" in one_line(done.stderr)
 
 
 def test_nobody_listens():
@@ -610,7 +614,7 @@ def test_session_of_the_prompt(tmp_path):
 @pytest.mark.parametrize("content, words", [
     ("", "is no session"), ("hello", "is no session"), ("[]", "is no session"),
     ('{"version": 1}', "is no session"), ('{"version": 2, "messages": []}', "version 2"),
-    ('{"version": 1, "messages": [{"role": "who"}]}', "messages[0].role"),
+    ('{"version": 1, "messages": [{"role": "who"}]}', "messages[0]: role"),
 ])
 def test_foreign_file_is_refused_and_left(tmp_path, content, words):
     path = tmp_path / "session.json"
