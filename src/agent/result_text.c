@@ -196,9 +196,13 @@ static bool says_nothing(const hutch_result *result)
            result->file_count == 0;
 }
 
-static void hint_of_state(struct buf *hint, const hutch_result *result)
+static void hint_of_state(struct buf *hint, const hutch_result *result,
+                          const struct result_context *context)
 {
-    if (result->state_lost)
+    if (result->state_lost && context->files_lost)
+        hint_add(hint, "The state was reset, as the session had ended: variables, imports, "
+                       "functions and files are gone; run again what is needed.");
+    else if (result->state_lost)
         hint_add(hint, "The state was reset: variables, imports and functions are gone, files are "
                        "still there; run again what is needed.");
     if (result->restored)
@@ -225,7 +229,7 @@ static void append_hint(struct buf *hint, const hutch_result *result,
     if (result->error_class && strcmp(result->error_class, "EOFError") == 0)
         hint_add(hint, "No standard input was given: write the values into the code in place of "
                        "input().");
-    hint_of_state(hint, result);
+    hint_of_state(hint, result, context);
     if (says_nothing(result))
         hint_add(hint, "The code printed nothing: print what you want to see.");
 }
