@@ -133,6 +133,16 @@ static int visit_init(struct visit *visit, const struct cell_tools *tools, hutch
 
 typedef int visit_fn(struct visit *visit, void *arg, struct hutch_error *err);
 
+static bool is_over(struct visit *visit, const struct hutch_error *err)
+{
+    struct hutch_session_info info;
+
+    if (err->code == HUTCH_ERR_EXPIRED)
+        return true;
+    hutch_session_get_info(visit->cell->session, &info);
+    return info.expires_in_seconds <= 0;
+}
+
 /* Enters the session and does something in it; once more if it turns out to be over before
  * anything was done. The cell stays entered after a success. */
 static int visit_do(struct visit *visit, enum hutch_language language, visit_fn *act, void *arg,
@@ -143,7 +153,7 @@ static int visit_do(struct visit *visit, enum hutch_language language, visit_fn 
             return err->code;
         if (act(visit, arg, err) == 0)
             return 0;
-        if (err->code != HUTCH_ERR_EXPIRED)
+        if (!is_over(visit, err))
             break;
         workspace_cell_over(visit->workspace, visit->cell);
         workspace_leave(visit->workspace, TAKE_POINTER(visit->cell));
