@@ -11,16 +11,26 @@
 #include "base/utf8.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#define MARKER_BYTES 64 /* of the line between head and tail, in JSON, or more */
-#define ESCAPE_BYTES 6  /* of \uXXXX */
+#define ESCAPE_BYTES 6      /* of \uXXXX */
+#define PIECE_BYTES_MIN 128 /* of a piece that is cut; with less, its end alone is shown */
 
 /* ---- cutting ---- */
 
-static void append_marker(struct buf *out, uint64_t left_out)
+/* The line between head and tail. */
+struct marker {
+    char text[64];
+};
+
+static struct marker marker_of(uint64_t left_out)
 {
-    buf_appendf(out, "\n[... %" PRIu64 " bytes left out ...]\n", left_out);
+    struct marker marker;
+
+    snprintf(marker.text, sizeof(marker.text), "\n[... %" PRIu64 " bytes left out ...]\n",
+             left_out);
+    return marker;
 }
 
 int text_append_cut(struct buf *out, const char *text, size_t length, uint64_t max_bytes,
@@ -30,11 +40,11 @@ int text_append_cut(struct buf *out, const char *text, size_t length, uint64_t m
         buf_append(out, text, length);
         return buf_check(out, err);
     }
-    size_t half = (size_t)(max_bytes - MARKER_BYTES) / 2;
+    size_t half = (size_t)(max_bytes - strlen(marker_of(length).text)) / 2;
     size_t head = utf8_boundary_before(text, length, half);
     size_t tail = utf8_boundary_after(text, length, length - half);
     buf_append(out, text, head);
-    append_marker(out, tail - head);
+    buf_append_text(out, marker_of(tail - head).text);
     buf_append(out, text + tail, length - tail);
     return buf_check(out, err);
 }
@@ -110,17 +120,19 @@ static void append_piece(struct buf *out, const struct piece *piece)
         json_append_string(out, piece->data ? piece->data : "", piece->length);
         return;
     }
-    if (piece->grant < 2 * (size_t)MARKER_BYTES) { /* no room to say so: the end of it */
+    if (piece->grant < PIECE_BYTES_MIN) {
         size_t start = tail_start(piece, piece->grant);
         json_append_string(out, piece->data + start, piece->length - start);
         return;
     }
-    size_t half = (piece->grant - MARKER_BYTES) / 2;
+    uint64_t total = piece->total > piece->length ? piece->total : piece->length;
+    size_t marker = strlen(marker_of(total).text) + 2; /* its line ends take two bytes each */
+    size_t half = (piece->grant - marker) / 2;
     size_t head = head_end(piece, half), tail = tail_start(piece, half);
     uint64_t kept = head + (piece->length - tail);
     auto_buf struct buf text = BUF_MAX(SIZE_MAX / 4);
     buf_append(&text, piece->data, head);
-    append_marker(&text, piece->total > kept ? piece->total - kept : tail - head);
+    buf_append_text(&text, marker_of(total - kept).text);
     buf_append(&text, piece->data + tail, piece->length - tail);
     if (text.failure != BUF_OK)
         out->failure = text.failure;
@@ -196,9 +208,13 @@ static bool says_nothing(const hutch_result *result)
            result->file_count == 0;
 }
 
-static void hint_of_state(struct buf *hint, const hutch_result *result)
+static void hint_of_state(struct buf *hint, const hutch_result *result,
+                          const struct result_context *context)
 {
-    if (result->state_lost)
+    if (result->state_lost && context->files_lost)
+        hint_add(hint, "The state was reset, as the session had ended: variables, imports, "
+                       "functions and files are gone; run again what is needed.");
+    else if (result->state_lost)
         hint_add(hint, "The state was reset: variables, imports and functions are gone, files are "
                        "still there; run again what is needed.");
     if (result->restored)
@@ -225,7 +241,7 @@ static void append_hint(struct buf *hint, const hutch_result *result,
     if (result->error_class && strcmp(result->error_class, "EOFError") == 0)
         hint_add(hint, "No standard input was given: write the values into the code in place of "
                        "input().");
-    hint_of_state(hint, result);
+    hint_of_state(hint, result, context);
     if (says_nothing(result))
         hint_add(hint, "The code printed nothing: print what you want to see.");
 }
@@ -467,6 +483,11 @@ int result_text_append(struct buf *out, const hutch_result *result,
     if (buf_check(&parts.display, err) < 0 || buf_check(&parts.hint, err) < 0 ||
         measure(result, &parts, max_bytes, &length, err) < 0)
         return err->code;
+    if (length > max_bytes) { /* a hint that is mostly escapes; nothing else can be so long */
+        buf_clear(&parts.hint);
+        if (measure(result, &parts, max_bytes, &length, err) < 0)
+            return err->code;
+    }
     grant(parts.pieces, length < max_bytes ? (size_t)max_bytes - length : 0);
     append_all(out, result, &parts);
     return buf_check(out, err);

@@ -12,6 +12,7 @@ struct result_context {
     uint64_t memory_mb;
     const struct hutch_gate *gate; /* that was before the code; NULL: none */
     const char *note;              /* begins the hint; NULL: nothing */
+    bool files_lost;               /* where the state is: with the files */
 };
 
 /* Appends a JSON object on one line: stdout, stderr, exit_code, timed_out, error_type, always in

@@ -426,7 +426,7 @@ static int count_followed(struct checking *walk, const struct place *at, const j
     }
     walk->err = err;
     walk->depth = deepest;
-    if (count < enough)
+    if (count == 0 || end < 0)
         *err = best;
     return end < 0 ? end : count;
 }

@@ -72,6 +72,10 @@
 #define LIMIT_DESCRIPTION_BYTES KIB(16)  /* of a tool */
 #define LIMIT_SCHEMA_BYTES KIB(256)      /* as JSON */
 #define LIMIT_SCHEMA_PARTS 4096          /* schemas in a schema */
+#define LIMIT_READ_FILE_BYTES MIB(4)     /* that a model may read */
+#define LIMIT_SHARED_FILES 1000          /* that the sessions of a conversation share */
+#define LIMIT_SHARED_FILE_BYTES MIB(16)  /* each of them */
+#define LIMIT_SHARED_BYTES MIB(64)       /* brought from one to another at once */
 #define LIMIT_URL_BYTES KIB(2)
 #define LIMIT_KEY_BYTES KIB(4)
 #define LIMIT_HEADERS 32 /* that the caller adds */
