@@ -342,6 +342,7 @@ static int make_agent(struct agent_desk *desk, const struct settings *settings,
     options.max_tokens = (uint32_t)values->max_tokens;
     options.extra = values->extra;
     options.stream = values->stream;
+    options.retries = (uint32_t)values->retries;
     options.max_steps = (uint32_t)values->max_steps;
     options.max_total_tokens = values->max_total_tokens;
     options.timeout_seconds = values->timeout_total_seconds;
@@ -354,16 +355,6 @@ static int make_agent(struct agent_desk *desk, const struct settings *settings,
     options.engine = options.builtin_tools[0] ? desk->engine : NULL;
     options.cells = &desk->cells;
     return hutch_agent_new(&options, &desk->agent, &err) < 0 ? problem_take(problem, &err) : 0;
-}
-
-static int make_engine(struct agent_desk *desk, const struct settings *settings,
-                       struct problem *problem)
-{
-    struct hutch_engine_options options;
-
-    hutch_engine_options_init(&options);
-    options.parked_cells = 1; /* a model waits longer for itself than for a cell */
-    return cli_engine_make(settings, &options, &desk->engine, problem);
 }
 
 static int open_conversation(struct agent_desk *desk, struct problem *problem)
@@ -384,7 +375,8 @@ static int prepare(struct agent_desk *desk, const struct settings *settings,
     if (build_cells(desk, problem) < 0 || list_headers(desk, problem) < 0 ||
         load(values, "system", values->system_file, &desk->system, problem) < 0 ||
         load(values, "schema", values->schema_file, &desk->schema, problem) < 0 ||
-        find_model(desk, settings, problem) < 0 || make_engine(desk, settings, problem) < 0 ||
+        find_model(desk, settings, problem) < 0 ||
+        cli_engine_new(settings, &desk->engine, problem) < 0 ||
         make_agent(desk, settings, problem) < 0 || open_conversation(desk, problem) < 0)
         return problem->code;
     return 0;

@@ -7,6 +7,7 @@
 #define TOKENS_MAX 1000000             /* of one reply */
 #define TOTAL_TOKENS_MAX 1000000000000 /* of a run */
 #define STEPS_MAX 100
+#define RETRIES_MAX 100
 #define TOTAL_SECONDS_MAX 86400
 
 #define VALUE(member) .offset = offsetof(struct agent_values, member)
@@ -57,6 +58,12 @@ static const struct option_spec agent_options[] = {
      .argument = "JSON",
      .help = "an object of further members of the requests, such as {\"top_p\": 0.9}",
      VALUE(extra)},
+    {.name = "retries",
+     .type = OPTION_WHOLE,
+     .argument = "N",
+     .maximum = RETRIES_MAX,
+     .help = "how often a request is sent again after a failure that may pass",
+     VALUE(retries)},
     {.name = "max-steps",
      .type = OPTION_WHOLE,
      .argument = "N",
@@ -147,6 +154,7 @@ void agent_values_init(struct agent_values *values)
     *values = (struct agent_values){
         .temperature = 0.1,
         .max_tokens = 4096,
+        .retries = 5,
         .max_steps = 10,
         .timeout_total_seconds = 600,
         .timeout_seconds = request.timeout_seconds,

@@ -20,6 +20,7 @@ struct agent_values {
     double temperature;
     uint64_t max_tokens;
     const char *extra;
+    uint64_t retries;
 
     /* the run */
     uint64_t max_steps;

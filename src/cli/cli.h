@@ -64,7 +64,7 @@ MUST_CHECK int cli_engine_make(const struct settings *settings,
                                struct hutch_engine_options *options, hutch_engine **ret_engine,
                                struct problem *problem);
 
-/* The same for a command that makes one run, and has no use for warm cells. */
+/* The same for a command that makes few runs, and has no use for warm cells. */
 MUST_CHECK int cli_engine_new(const struct settings *settings, hutch_engine **ret_engine,
                               struct problem *problem);
 

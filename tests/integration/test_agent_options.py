@@ -145,6 +145,7 @@ def test_limits_of_cells():
     (["--temperature", "3", "hi"], "'--temperature': value '3'"),
     (["--max-steps", "0", "hi"], "'--max-steps'"),
     (["--max-tokens", "x", "hi"], "'--max-tokens'"),
+    (["--retries", "101", "hi"], "'--retries'"),
     (["--timeout-total", "0", "hi"], "'--timeout-total'"),
     (["-t", "301", "hi"], "'-t'"),
     (["--tools", "python_executor,magic", "hi"], "magic"),
@@ -270,7 +271,7 @@ def test_key_file_that_is_missing():
 
 
 def test_nobody_listens():
-    done = agent("http://127.0.0.1:1/v1", "--timeout-total", "20", "hi")
+    done = agent("http://127.0.0.1:1/v1", "--retries", "0", "hi")
     assert (done.returncode, done.stdout) == (125, "") and "127.0.0.1:1" in one_line(done.stderr)
 
 
@@ -329,8 +330,8 @@ def test_events_as_json():
 
 
 def test_character_in_two_pieces():
-    code = ("import os, time\nos.write(1, b'\\xc3')\ntime.sleep(0.2)\nos.write(1, b'\\xa9')\n"
-            "time.sleep(0.2)\nos.write(1, b'\\xe2\\x82')")
+    code = ("import sys, time\nfor piece in (b'\\xc3', b'\\xa9', b'\\xe2\\x82'):\n"
+            "    sys.stdout.buffer.write(piece)\n    sys.stdout.flush()\n    time.sleep(0.1)")
     with Server(streamed_call(code), streamed("ok")) as server:
         done = agent(server, "--stream", "--json", "hi")
     events = [json.loads(line) for line in done.stdout.splitlines()]
