@@ -40,12 +40,13 @@ const struct tool *tool_set_find(const struct tool_set *set, const char *name);
  * that is wanted and the schema can be followed strictly. NULL: no memory. */
 json_t *tool_set_describe(const struct tool_set *set, bool strict);
 
-/* Is told of a call what hutch_call_output and hutch_call_record say; on the thread of the
- * call. Members may be NULL. */
+/* Is told of a call what hutch_call_output and hutch_call_record say, and what an agent that is a
+ * tool has done; on the thread of the call. Members may be NULL. */
 struct call_listener {
     void (*on_output)(void *user, enum hutch_stream stream, const char *data, size_t length);
     int (*on_cell)(void *user, const hutch_result *result, struct hutch_error *err);
     void *user;
+    int (*on_agent)(void *user, const hutch_agent_result *result, struct hutch_error *err);
 };
 
 /* A call, opaque to tools. */

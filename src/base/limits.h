@@ -82,6 +82,19 @@
 #define LIMIT_REDIRECTS 5
 #define LIMIT_ERROR_BODY_BYTES KIB(64) /* of the answer that says what is wrong */
 
+/* an agent */
+#define LIMIT_QUESTION_BYTES MIB(4)
+#define LIMIT_PROMPT_BYTES KIB(256) /* of the system */
+#define LIMIT_SCHEMA_BYTES KIB(256) /* of an answer */
+#define LIMIT_EXTRA_BYTES KIB(256)  /* further members of a request */
+#define LIMIT_USAGE_BYTES KIB(64)   /* what a server counts of a reply, as JSON */
+#define LIMIT_STEPS 100
+#define LIMIT_TOOL_CONCURRENCY 16
+#define LIMIT_RUN_SECONDS_MAX 86400.0
+#define LIMIT_WAIT_SECONDS_MAX 600.0 /* for a model's server */
+#define LIMIT_CALL_CELLS 1000        /* of one call of a tool, that a result lists */
+#define LIMIT_IDLE_CLIENTS 16        /* that an agent keeps for its next runs */
+
 /* the host */
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */
 #define LIMIT_PARKED_PART 4            /* of the places for cells: no more hold parked ones */

@@ -37,6 +37,7 @@ class Handler(socketserver.StreamRequestHandler):
                 request = Request(self.rfile)
                 self.server.requests.append(request)
                 self.server.times.append(time.monotonic())
+                self.server.asked.set()
                 if self.server.answer(request)(self, request) is False:
                     return
 
@@ -44,6 +45,7 @@ class Handler(socketserver.StreamRequestHandler):
 class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128
 
     def __init__(self, *answers, context=None, rule=None):
         """Gives the answers one after the other; or what a rule says of each request."""
@@ -52,6 +54,7 @@ class Server(socketserver.ThreadingTCPServer):
         self.answers, self.requests, self.times = list(answers), [], []
         self.context = context
         self.over = threading.Event()  # the test is over: who hangs may go
+        self.asked = threading.Event()  # a request has come
         self.gone = threading.Event()  # the client went away from who hangs
         self.thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
 
