@@ -13,6 +13,8 @@
 #                      in a parked node
 #   make check-fresh   demo and check on a freshly made minimal Debian 12
 #   make check-vm      the suites on cgroup v2 under systemd, in a virtual machine
+#   make check-model   the agent with a real, small language model; compiles its server
+#                      first, for over ten minutes
 #   make install       PREFIX=/usr/local DESTDIR=
 #   make uninstall     removes what the last install from this build put down
 #   make format        rewrites the C sources with clang-format
@@ -25,7 +27,7 @@ export PATH := /usr/sbin:/usr/bin:/sbin:/bin:$(PATH)
 unexport PYTHONHOME PYTHONPATH
 
 .PHONY: all demo check check-long check-faults check-fuzz check-user check-fresh check-vm \
-    install uninstall format clean
+    check-model install uninstall format clean
 
 all: $(BUILD)/build.ninja
 	ninja -C '$(BUILD)'
@@ -58,6 +60,9 @@ check-fresh:
 check-vm:
 	@tools/check-vm.sh
 
+check-model:
+	@tools/check-model.sh
+
 install: all
 	$(if $(PREFIX),meson configure '$(BUILD)' --prefix='$(PREFIX)')
 	meson install -C '$(BUILD)'
@@ -70,4 +75,4 @@ format:
 	@tools/files.sh . '*.c' '*.h' | xargs -0 clang-format-14 -i
 
 clean:
-	rm -rf build build-check build-asan build-fuzz
+	rm -rf build build-check build-asan build-fuzz build-model

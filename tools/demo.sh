@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# demo.sh HUTCH: untrusted Python and shell programs in the sandbox. Each step
-# shows the program, what came out of it, and what is expected; the exit status
-# is 1 when any of it did not behave.
+# demo.sh HUTCH: untrusted Python and shell programs in the sandbox, and an agent
+# that answers questions by such programs. Each step shows the program, what came
+# out of it, and what is expected; the exit status is 1 when any of it did not
+# behave.
 set -uo pipefail
 
 hutch=$(realpath "$1")
@@ -101,6 +102,9 @@ show 'The same program in a cell does not reach it' 1 'Connection refused|unreac
     "$hutch" run -c "$connect"
 show 'What encloses a cell here' '[01]' 'seccomp +in force' \
     "$hutch" doctor
+
+/usr/bin/python3 "$(dirname "$0")/demo_agent.py" "$hutch" $((steps + 1))
+failures=$((failures + $?)) steps=$((steps + 4))
 
 if [ $failures -gt 0 ]; then
     echo "${red}$failures of $steps steps went wrong$plain"

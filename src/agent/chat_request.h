@@ -10,6 +10,7 @@
 
 /* All of it is the caller's, and only read. */
 struct chat_request {
+    const char *system; /* a prompt in front of the conversation; NULL or "": none */
     const struct conversation *conversation;
     const char *model;
     const json_t *tools; /* array of {"name", "description", "parameters"}, and "strict" where

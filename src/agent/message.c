@@ -139,6 +139,12 @@ int conversation_add_tool(struct conversation *conversation, const char *call_id
     return conversation_add(conversation, &message, err);
 }
 
+void conversation_cut(struct conversation *conversation, size_t count)
+{
+    while (conversation->count > count)
+        message_done(&conversation->messages[--conversation->count]);
+}
+
 bool conversation_has_call(const struct conversation *conversation, const char *id)
 {
     for (size_t i = 0; conversation && i < conversation->count; i++) {
@@ -243,12 +249,15 @@ static void append_message(const struct writer *writer, const struct message *me
     buf_append_text(out, "}");
 }
 
-/* One message of all those of the system; false if there is none. */
-static bool append_system(struct buf *out, const struct conversation *conversation)
+/* One message of the prompt and all messages of the system; false if there is none. */
+static bool append_system(struct buf *out, const char *prompt,
+                          const struct conversation *conversation)
 {
     auto_buf struct buf text = BUF_MAX(LIMIT_CONVERSATION_BYTES);
-    bool found = false;
+    bool found = prompt && *prompt;
 
+    if (found)
+        buf_append_text(&text, prompt);
     for (size_t i = 0; i < conversation->count; i++) {
         const struct message *message = &conversation->messages[i];
         if (message->role != MESSAGE_SYSTEM || message->text.length == 0)
@@ -273,13 +282,13 @@ static bool says_something(const struct message *message)
            message->call_count > 0;
 }
 
-void conversation_append_wire(struct buf *out, const struct conversation *conversation,
-                              const char *origin)
+void conversation_append_wire(struct buf *out, const char *system,
+                              const struct conversation *conversation, const char *origin)
 {
     const struct writer writer = {.out = out, .origin = origin};
 
     buf_append_text(out, "[");
-    bool comma = append_system(out, conversation);
+    bool comma = append_system(out, system, conversation);
     for (size_t i = 0; i < conversation->count; i++) {
         const struct message *message = &conversation->messages[i];
         if (message->role == MESSAGE_SYSTEM || !says_something(message))

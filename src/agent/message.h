@@ -79,11 +79,14 @@ bool conversation_has_call(const struct conversation *conversation, const char *
 /* How many calls the messages hold. conversation may be NULL. */
 size_t conversation_calls(const struct conversation *conversation);
 
-/* Appends the value of a request's "messages": one system message at most, first; no
- * message of an assistant without text and calls; no nulls. What only a server knows is
- * sent to its origin alone; NULL: to nobody. */
-void conversation_append_wire(struct buf *out, const struct conversation *conversation,
-                              const char *origin);
+/* Drops the messages behind the first count. */
+void conversation_cut(struct conversation *conversation, size_t count);
+
+/* Appends the value of a request's "messages": one system message at most, first, which begins
+ * with the text system (NULL or "": none); no message of an assistant without text and calls; no
+ * nulls. What only a server knows is sent to its origin alone; NULL: to nobody. */
+void conversation_append_wire(struct buf *out, const char *system,
+                              const struct conversation *conversation, const char *origin);
 
 /* Appends all of it as a JSON array, for a transcript. */
 void conversation_append_stored(struct buf *out, const struct conversation *conversation);

@@ -2,9 +2,18 @@
 /* What a model is told of a run in a cell. Pure. */
 #pragma once
 
+#include "base/attrs.h"
 #include "base/buf.h"
 
 #include <hutch.h>
+
+struct result_context {
+    double timeout_seconds; /* that were allowed */
+    uint64_t memory_mb;
+    const struct hutch_gate *gate; /* that was before the code; NULL: none */
+    const char *note;              /* begins the hint; NULL: nothing */
+    bool files_lost;               /* where the state is: with the files */
+};
 
 /* Appends a JSON object on one line: stdout, stderr, exit_code, timed_out, error_type, always in
  * this order and always there, as the model knows them from its prompt; then, where there is
@@ -12,10 +21,6 @@
  * display, late_output, background, restored, state_lost, hint. Text is cut, head and tail, so
  * that the whole is at most max_bytes long (at least 1024) and the error at its end stays.
  * Errors: NO_MEMORY. */
-struct result_context {
-    double timeout_seconds; /* that were allowed */
-    uint64_t memory_mb;
-};
 MUST_CHECK int result_text_append(struct buf *out, const hutch_result *result,
                                   const struct result_context *context, uint64_t max_bytes,
                                   struct hutch_error *err);

@@ -36,16 +36,17 @@ MUST_CHECK int tool_set_add(struct tool_set *set, const struct hutch_tool *tool,
 /* NULL if there is none of this name. */
 const struct tool *tool_set_find(const struct tool_set *set, const char *name);
 
-/* As struct chat_request has it: an array of name, description, parameters, and strict. NULL:
- * no memory. */
+/* As struct chat_request has it: an array of name, description, parameters, and strict where
+ * that is wanted and the schema can be followed strictly. NULL: no memory. */
 json_t *tool_set_describe(const struct tool_set *set, bool strict);
 
-/* Is told of a call what hutch_call_output and hutch_call_record say; on the thread of the
- * call. Members may be NULL. */
+/* Is told of a call what hutch_call_output and hutch_call_record say, and what an agent that is a
+ * tool has done; on the thread of the call. Members may be NULL. */
 struct call_listener {
     void (*on_output)(void *user, enum hutch_stream stream, const char *data, size_t length);
     int (*on_cell)(void *user, const hutch_result *result, struct hutch_error *err);
     void *user;
+    int (*on_agent)(void *user, const hutch_agent_result *result, struct hutch_error *err);
 };
 
 /* A call, opaque to tools. */
@@ -61,13 +62,17 @@ struct hutch_call {
     struct call_listener listener;
     struct buf answer; /* at most LIMIT_CALL_ANSWER_BYTES */
     bool answer_cut;
+    json_t *own_arguments; /* without needless nulls; see schema.h */
+    struct buf own_text;
 };
 
-/* Checks the arguments by the schema of the tool and runs it. call->answer is then what the model
+/* Checks the arguments by the schema of the tool and runs it. Nulls that stand for what was left
+ * out are dropped before; arguments, text and length are then the call's own. Where answer and what
+ * is behind it are zero before, call->answer is then what the model
  * is told, always: valid UTF-8, at most max_answer_bytes, of more head and tail; never empty.
  * Returns 0, or 1: the call failed, and the answer begins with "Error: ". Negative: NO_MEMORY
  * alone. */
 MUST_CHECK int tool_run(struct hutch_call *call, struct hutch_error *err);
 
-/* Frees the answer; the rest is the caller's. */
+/* Frees the answer and what is behind it; the rest is the caller's. */
 void tool_call_end(struct hutch_call *call);

@@ -69,11 +69,31 @@
 #define LIMIT_CONVERSATION_BYTES MIB(64) /* as JSON */
 #define LIMIT_TOOLS 128                  /* offered to a model */
 #define LIMIT_CALL_ANSWER_BYTES MIB(4)   /* what a tool says of one call */
+#define LIMIT_DESCRIPTION_BYTES KIB(16)  /* of a tool */
+#define LIMIT_SCHEMA_BYTES KIB(256)      /* as JSON */
+#define LIMIT_SCHEMA_PARTS 4096          /* schemas in a schema */
+#define LIMIT_READ_FILE_BYTES MIB(4)     /* that a model may read */
+#define LIMIT_SHARED_FILES 1000          /* that the sessions of a conversation share */
+#define LIMIT_SHARED_FILE_BYTES MIB(16)  /* each of them */
+#define LIMIT_SHARED_BYTES MIB(64)       /* brought from one to another at once */
 #define LIMIT_URL_BYTES KIB(2)
 #define LIMIT_KEY_BYTES KIB(4)
 #define LIMIT_HEADERS 32 /* that the caller adds */
 #define LIMIT_REDIRECTS 5
 #define LIMIT_ERROR_BODY_BYTES KIB(64) /* of the answer that says what is wrong */
+
+/* an agent */
+#define LIMIT_QUESTION_BYTES MIB(4)
+#define LIMIT_PROMPT_BYTES KIB(256) /* of the system */
+#define LIMIT_SCHEMA_BYTES KIB(256) /* of an answer */
+#define LIMIT_EXTRA_BYTES KIB(256)  /* further members of a request */
+#define LIMIT_USAGE_BYTES KIB(64)   /* what a server counts of a reply, as JSON */
+#define LIMIT_STEPS 100
+#define LIMIT_TOOL_CONCURRENCY 16
+#define LIMIT_RUN_SECONDS_MAX 86400.0
+#define LIMIT_WAIT_SECONDS_MAX 600.0 /* for a model's server */
+#define LIMIT_CALL_CELLS 1000        /* of one call of a tool, that a result lists */
+#define LIMIT_IDLE_CLIENTS 16        /* that an agent keeps for its next runs */
 
 /* the host */
 #define LIMIT_PROC_FILE_BYTES KIB(256) /* a file of /proc, /sys or a cgroup that we read */

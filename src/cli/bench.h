@@ -2,7 +2,8 @@
 /*
  * The parts of hutch bench:
  *
- *   bench.c          the command: options, and the order of events
+ *   bench_frame.c    the command: options, room for samples, printing
+ *   bench.c          what cells and sessions cost: the order of events
  *   bench_rows.c     what is measured: the table of rows
  *   bench_measure.c  in what order samples are taken
  *   bench_cells.c    engines, their pools, and one run in a cell
@@ -12,6 +13,11 @@
  *   bench_facts.c    what follows from the samples
  *   bench_table.c    what came out, as a table
  *   bench_json.c     the same as JSON
+ *
+ * and in hutch-agent, of hutch bench --agent, with the same frame and rows
+ *
+ *   bench_agent.c    runs of agents
+ *   bench_model.c    the model's server that they ask
  */
 #pragma once
 
@@ -48,6 +54,9 @@ enum bench_kind {
     BENCH_LOAD,     /* runs from several threads at once */
     BENCH_MEMORY,   /* what waiting processes hold */
     BENCH_SESSIONS, /* what idle sessions hold */
+    BENCH_STEPS,    /* steps of an agent */
+    BENCH_TOKENS,   /* the first token of a streamed reply */
+    BENCH_AGENTS,   /* what many agents hold */
 };
 
 enum bench_spacing {
@@ -100,7 +109,7 @@ struct bench_row {
     const char *bare;         /* the row of the interpreter that a cell adds to; or NULL */
     unsigned percent;         /* of the runs that were asked for */
     double aim_p50_ms, aim_p99_ms, aim_times_faster, aim_per_second;
-    uint64_t aim_private_dirty_bytes;
+    uint64_t aim_private_dirty_bytes, aim_resident_bytes;
 
     /* What came out. */
     struct hutch_error left_out; /* code 0: it was measured */
@@ -116,6 +125,8 @@ struct bench_row {
     uint64_t window_seconds;
     unsigned threads;
     struct bench_memory memory;
+    uint64_t resident_bytes; /* of agents: of the process, at the most */
+    uint64_t growth_bytes;   /* more than before */
 };
 
 struct bench {
@@ -127,12 +138,20 @@ struct bench {
     json_t *doctor; /* the library's report; or NULL */
 };
 
-/* Copies the rows that names chooses, beginnings of names with commas, NULL for all.
- * *ret_rows is the caller's. Errors: INVALID with the list of names, NO_MEMORY. */
-MUST_CHECK int bench_rows_choose(const char *names, struct bench_row **ret_rows, size_t *ret_count,
-                                 struct problem *problem);
+/* Measures the rows of *bench. Returns 0 or a negative code with *problem set. */
+typedef int (*bench_measure_fn)(const struct settings *settings, struct bench *bench,
+                                struct problem *problem);
 
-/* Whether a row is a cell's or a program's: it has times. */
+/* The command: reads its options, measures, prints. Returns the exit status. */
+int bench_run(const struct settings *settings, char **argv, bench_measure_fn measure);
+
+/* Copies the rows that names chooses, beginnings of names with commas, NULL for all, among those
+ * of agents or all others.
+ * *ret_rows is the caller's. Errors: INVALID with the list of names, NO_MEMORY. */
+MUST_CHECK int bench_rows_choose(const char *names, bool of_agents, struct bench_row **ret_rows,
+                                 size_t *ret_count, struct problem *problem);
+
+/* Whether a row has times, one for each sample. */
 bool bench_row_has_times(const struct bench_row *row);
 
 /* ---- samples ------------------------------------------------------------ */

@@ -74,7 +74,8 @@ struct bench_fault bench_row_fault(const struct bench_row *row)
 
 bool bench_row_has_aim(const struct bench_row *row)
 {
-    return row->aim_p50_ms > 0 || row->aim_per_second > 0 || row->aim_private_dirty_bytes > 0;
+    return row->aim_p50_ms > 0 || row->aim_per_second > 0 || row->aim_private_dirty_bytes > 0 ||
+           row->aim_resident_bytes > 0;
 }
 
 bool bench_row_met(const struct bench_row *row)
@@ -83,6 +84,8 @@ bool bench_row_met(const struct bench_row *row)
     case BENCH_CELL:
     case BENCH_PROGRAM:
     case BENCH_SESSION:
+    case BENCH_STEPS:
+    case BENCH_TOKENS:
         return bench_p50(row) <= row->aim_p50_ms &&
                (row->aim_p99_ms == 0 || bench_percentile(row, 99) <= row->aim_p99_ms);
     case BENCH_LOAD:
@@ -90,6 +93,8 @@ bool bench_row_met(const struct bench_row *row)
     case BENCH_MEMORY:
     case BENCH_SESSIONS:
         return row->memory.private_dirty_bytes <= row->aim_private_dirty_bytes;
+    case BENCH_AGENTS:
+        return row->resident_bytes <= row->aim_resident_bytes;
     }
     return false;
 }

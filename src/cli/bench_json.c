@@ -77,16 +77,30 @@ static json_t *memory_json(const struct bench_row *row)
     return object;
 }
 
+static json_t *agents_json(const struct bench_row *row)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:I}", "name", row->name, "n", (json_int_t)row->n,
+                     "resident_bytes", (json_int_t)row->resident_bytes, "growth_bytes",
+                     (json_int_t)row->growth_bytes, "aim_resident_bytes",
+                     (json_int_t)row->aim_resident_bytes);
+}
+
+/* What a row is without times. */
+static json_t *amounts_json(const struct bench_row *row)
+{
+    if (row->kind == BENCH_LOAD)
+        return load_json(row);
+    return row->kind == BENCH_AGENTS ? agents_json(row) : memory_json(row);
+}
+
 static json_t *row_json(const struct bench_row *row)
 {
     struct bench_fault fault = bench_row_fault(row);
-    json_t *object = bench_row_has_times(row)  ? times_json(row)
-                     : row->kind == BENCH_LOAD ? load_json(row)
-                                               : memory_json(row);
+    json_t *object = bench_row_has_times(row) ? times_json(row) : amounts_json(row);
 
     if (row->kind == BENCH_SESSION)
         json_object_set_new(object, "checkpoint", json_boolean(row->checkpoint));
-    if (row->kind != BENCH_MEMORY && row->kind != BENCH_SESSIONS)
+    if (bench_row_has_times(row) || row->kind == BENCH_LOAD)
         json_object_set_new(object, "spacing", json_string(bench_spacing_name(row->spacing)));
     if (bench_row_has_aim(row))
         json_object_set_new(object, "met", json_boolean(bench_row_met(row)));

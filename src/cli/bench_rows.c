@@ -198,63 +198,86 @@ static const struct bench_row all_rows[] = {
      .origin = BENCH_PARKED,
      .code = "print(1)",
      .aim_per_second = 800.0},
+    {.name = "agent.step.overhead",
+     .kind = BENCH_STEPS,
+     .spacing = BENCH_BACK_TO_BACK,
+     .percent = ALL,
+     .aim_p50_ms = 1.0},
+    {.name = "agent.stream.first_token",
+     .kind = BENCH_TOKENS,
+     .spacing = BENCH_BACK_TO_BACK,
+     .percent = ALL,
+     .aim_p50_ms = 5.0,
+     .aim_p99_ms = 5.0},
+    {.name = "agent.memory.100", .kind = BENCH_AGENTS, .aim_resident_bytes = 200000000},
 };
 
 bool bench_row_has_times(const struct bench_row *row)
 {
-    return row->kind == BENCH_CELL || row->kind == BENCH_PROGRAM || row->kind == BENCH_SESSION;
+    return row->kind == BENCH_CELL || row->kind == BENCH_PROGRAM || row->kind == BENCH_SESSION ||
+           row->kind == BENCH_STEPS || row->kind == BENCH_TOKENS;
+}
+
+static bool is_of_agents(const struct bench_row *row)
+{
+    return row->kind == BENCH_STEPS || row->kind == BENCH_TOKENS || row->kind == BENCH_AGENTS;
 }
 
 /* ---- the choice --------------------------------------------------------- */
 
 /* Marks the rows whose names begin with the word; whether there is one. */
-static bool mark(const char *word, size_t length, bool chosen[ARRAY_LENGTH(all_rows)])
+static bool mark(const char *word, size_t length, bool of_agents,
+                 bool chosen[ARRAY_LENGTH(all_rows)])
 {
     bool found = false;
 
     for (size_t i = 0; i < ARRAY_LENGTH(all_rows); i++) {
-        if (length > 0 && strncmp(all_rows[i].name, word, length) == 0)
+        if (is_of_agents(&all_rows[i]) == of_agents && length > 0 &&
+            strncmp(all_rows[i].name, word, length) == 0)
             chosen[i] = found = true;
     }
     return found;
 }
 
-static int refuse(const char *word, size_t length, struct problem *problem)
+static int refuse(const char *word, size_t length, bool of_agents, struct problem *problem)
 {
     auto_buf struct buf names = BUF_MAX(4096);
 
-    for (size_t i = 0; i < ARRAY_LENGTH(all_rows); i++)
-        buf_appendf(&names, "%s%s", i > 0 ? ", " : "", all_rows[i].name);
+    for (size_t i = 0; i < ARRAY_LENGTH(all_rows); i++) {
+        if (is_of_agents(&all_rows[i]) == of_agents)
+            buf_appendf(&names, "%s%s", names.length > 0 ? ", " : "", all_rows[i].name);
+    }
     return problem_set(problem, HUTCH_ERR_INVALID,
                        "option '--rows': value %s is not the beginning of one of %s",
                        quote_bytes(word, length).text, buf_text(&names));
 }
 
-static int mark_all(const char *names, bool chosen[ARRAY_LENGTH(all_rows)], struct problem *problem)
+static int mark_all(const char *names, bool of_agents, bool chosen[ARRAY_LENGTH(all_rows)],
+                    struct problem *problem)
 {
     for (;;) {
         size_t length = strcspn(names, ",");
-        if (!mark(names, length, chosen))
-            return refuse(names, length, problem);
+        if (!mark(names, length, of_agents, chosen))
+            return refuse(names, length, of_agents, problem);
         if (names[length] == '\0')
             return 0;
         names += length + 1;
     }
 }
 
-int bench_rows_choose(const char *names, struct bench_row **ret_rows, size_t *ret_count,
-                      struct problem *problem)
+int bench_rows_choose(const char *names, bool of_agents, struct bench_row **ret_rows,
+                      size_t *ret_count, struct problem *problem)
 {
     bool chosen[ARRAY_LENGTH(all_rows)] = {false};
     size_t count = 0;
 
-    if (names && mark_all(names, chosen, problem) < 0)
+    if (names && mark_all(names, of_agents, chosen, problem) < 0)
         return problem->code;
     struct bench_row *rows = calloc(ARRAY_LENGTH(all_rows), sizeof(*rows));
     if (!rows)
         return problem_set(problem, HUTCH_ERR_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < ARRAY_LENGTH(all_rows); i++) {
-        if (!names || chosen[i])
+        if (names ? chosen[i] : is_of_agents(&all_rows[i]) == of_agents)
             rows[count++] = all_rows[i];
     }
     *ret_rows = rows;

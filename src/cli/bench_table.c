@@ -98,6 +98,17 @@ static void append_memory(const struct bench_row *row, struct buf *text)
     append_note(row, text);
 }
 
+static void append_agents(const struct bench_row *row, struct buf *text)
+{
+    buf_appendf(text,
+                "%-*s %.1f MB resident at the most, %.1f MB more than before, with %zu agents at "
+                "once (aim: %.0f MB; %s)",
+                NAME_WIDTH, row->name, (double)row->resident_bytes / 1e6,
+                (double)row->growth_bytes / 1e6, row->n, (double)row->aim_resident_bytes / 1e6,
+                verdict(bench_row_met(row)));
+    append_note(row, text);
+}
+
 static void append_others(const struct bench *bench, struct buf *text)
 {
     for (size_t i = 0; i < bench->row_count; i++) {
@@ -108,6 +119,8 @@ static void append_others(const struct bench *bench, struct buf *text)
             append_load(row, text);
         else if (row->kind == BENCH_MEMORY || row->kind == BENCH_SESSIONS)
             append_memory(row, text);
+        else if (row->kind == BENCH_AGENTS)
+            append_agents(row, text);
     }
 }
 

@@ -1,113 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The program hutch: prepares the process, finds the command, and ends with
- * its exit status. The one place that reads the environment.
+ * its exit status.
  */
 #include "cli.h"
 
 #include "base/quote.h"
 #include "output.h"
 
-#include <assert.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 const struct command *const commands[] = {
-    &run_command,   &session_command, &doctor_command,
-    &bench_command, &version_command, &help_command,
-    NULL,
+    &run_command,   &session_command, &agent_command, &doctor_command,
+    &bench_command, &version_command, &help_command,  NULL,
 };
-
-const struct command *command_find(const char *name)
-{
-    for (size_t i = 0; commands[i]; i++) {
-        if (strcmp(commands[i]->name, name) == 0)
-            return commands[i];
-    }
-    return NULL;
-}
-
-/* One line on stderr about the command line of hutch itself. Returns 2. */
-static int refuse(const char *format, ...) PRINTF_LIKE(1, 2);
-static int refuse(const char *format, ...)
-{
-    char line[512];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
-    va_end(args);
-    IGNORE_RESULT(output_write(STDERR_FILENO, line, strlen(line)));
-    return 2;
-}
-
-static struct joined command_names(void)
-{
-    const char *names[16] = {NULL};
-
-    for (size_t i = 0; commands[i]; i++) {
-        assert(i + 1 < ARRAY_LENGTH(names));
-        names[i] = commands[i]->name;
-    }
-    return options_join(names);
-}
-
-int command_unknown(const char *name)
-{
-    return refuse("hutch: command %s is not one of %s\n", quote_text(name).text,
-                  command_names().text);
-}
-
-int command_begin(const struct command *command, char **argv, void *values)
-{
-    struct problem problem;
-    auto_buf struct buf text = BUF_MAX(LIMIT_CLI_TEXT_BYTES);
-
-    bool json = options_want_json(argv);
-    int done = options_read(command, argv, values, &problem);
-    if (done == OPTIONS_READ)
-        return -1;
-    if (done < 0)
-        return problem_report(&problem, command->name, json);
-    help_command_text(command, &text);
-    return output_print(&text, 0);
-}
-
-/* A descriptor below 3 that the caller left closed would be taken by the next
- * open, and output would go there. */
-static bool open_standard_descriptors(void)
-{
-    int fd;
-
-    do {
-        fd = open("/dev/null", O_RDWR); /* without O_CLOEXEC, like the standard ones */
-    } while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd < 0)
-        return false;
-    close(fd);
-    return true;
-}
-
-static void on_sigpipe(int number)
-{
-    (void)number;
-}
-
-/* A reader that goes away is seen as EPIPE by whoever writes. It is a handler
- * and not SIG_IGN, because that would be inherited by what hutch starts; for
- * the same reason a SIGCHLD that the caller ignores is reset. */
-static void prepare_signals(void)
-{
-    const struct sigaction no_death = {.sa_handler = on_sigpipe, .sa_flags = SA_RESTART};
-    const struct sigaction standard = {.sa_handler = SIG_DFL};
-
-    sigaction(SIGPIPE, &no_death, NULL);
-    sigaction(SIGCHLD, &standard, NULL);
-}
 
 static int dispatch(const struct settings *settings, char **argv)
 {
@@ -115,8 +22,8 @@ static int dispatch(const struct settings *settings, char **argv)
     const char *word = argv[0] ? argv[1] : NULL;
 
     if (!word)
-        return refuse("usage: hutch COMMAND [OPTION]...; COMMAND is one of %s\n",
-                      command_names().text);
+        return command_refuse("usage: hutch COMMAND [OPTION]...; COMMAND is one of %s\n",
+                              command_names().text);
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         help_overview_text(&text);
         return output_print(&text, 0);
@@ -124,8 +31,8 @@ static int dispatch(const struct settings *settings, char **argv)
     if (strcmp(word, "--version") == 0)
         word = version_command.name;
     if (word[0] == '-')
-        return refuse("hutch: option %s: is unknown; 'hutch --help' lists the commands\n",
-                      quote_text(word).text);
+        return command_refuse("hutch: option %s: is unknown; 'hutch --help' lists the commands\n",
+                              quote_text(word).text);
     const struct command *command = command_find(word);
     if (!command)
         return command_unknown(word);
@@ -134,16 +41,10 @@ static int dispatch(const struct settings *settings, char **argv)
 
 int main(int argc, char **argv)
 {
-    const struct settings settings = {
-        .environment = environ,
-        .hutch_cache_dir = getenv("HUTCH_CACHE_DIR"),
-        .xdg_cache_home = getenv("XDG_CACHE_HOME"),
-        .home = getenv("HOME"),
-    };
+    const struct settings settings = settings_of_process();
 
     (void)argc;
-    if (!open_standard_descriptors())
+    if (!command_prepare_process())
         return 125;
-    prepare_signals();
     return dispatch(&settings, argv);
 }

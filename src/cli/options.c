@@ -222,11 +222,16 @@ int options_read(const struct command *command, char **argv, void *values, struc
     return OPTIONS_READ;
 }
 
-bool options_want_json(char **argv)
+bool options_have(char **argv, const char *label)
 {
     for (; *argv && strcmp(*argv, "--") != 0; argv++) {
-        if (strcmp(*argv, "--json") == 0)
+        if (strcmp(*argv, label) == 0)
             return true;
     }
     return false;
+}
+
+bool options_want_json(char **argv)
+{
+    return options_have(argv, "--json");
 }

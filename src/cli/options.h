@@ -58,7 +58,7 @@ struct exit_row {
     const char *meaning;
 };
 
-/* What a command gets from the environment, which only main() reads; NULL
+/* What a command gets from the environment, which nobody else reads; NULL
  * where a variable is not set. */
 struct settings {
     char *const *environment; /* all of it, for programs that hutch bench starts */
@@ -106,6 +106,9 @@ enum { OPTIONS_READ = 0, OPTIONS_HELP = 1 };
  * be freed by text_list_done in any case. */
 MUST_CHECK int options_read(const struct command *command, char **argv, void *values,
                             struct problem *problem);
+
+/* Whether a flag such as "--json" stands among the options, before anything is read. */
+bool options_have(char **argv, const char *label);
 
 /* Whether argv asks for JSON, also where options_read fails. */
 bool options_want_json(char **argv);

@@ -50,11 +50,12 @@ void problem_append_line(struct buf *line, const char *text)
     }
 }
 
-static void report_json(const struct problem *problem)
+static void report_json(const struct problem *problem, const char *head)
 {
     auto_buf struct buf line = BUF_MAX(LINE_MAX_BYTES);
 
-    buf_append_text(&line, "{\"error\":{\"code\":");
+    buf_append_text(&line, head);
+    buf_append_text(&line, "\"error\":{\"code\":");
     json_append_text(&line, hutch_error_name(problem->code));
     buf_append_text(&line, ",\"message\":");
     json_append_text(&line, problem->text);
@@ -64,10 +65,15 @@ static void report_json(const struct problem *problem)
 
 int problem_report(const struct problem *problem, const char *command, bool json)
 {
+    return problem_report_behind(problem, command, json ? "{" : NULL);
+}
+
+int problem_report_behind(const struct problem *problem, const char *command, const char *head)
+{
     int status = error_info(problem->code)->exit_status;
 
-    if (json)
-        report_json(problem);
+    if (head)
+        report_json(problem, head);
     auto_buf struct buf line = BUF_MAX(LINE_MAX_BYTES);
     buf_append_text(&line, "hutch");
     if (status == EXIT_USAGE)

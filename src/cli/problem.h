@@ -31,6 +31,10 @@ int problem_take(struct problem *problem, const struct hutch_error *err);
  * Returns the exit status, 2 or 125. */
 int problem_report(const struct problem *problem, const char *command, bool json);
 
+/* The same, where head is what that object begins with, such as "{\"event\":\"error\","; NULL:
+ * there is none. */
+int problem_report_behind(const struct problem *problem, const char *command, const char *head);
+
 /* Appends text as it may stand in a line of a message: control characters and
  * bad UTF-8 become U+FFFD. */
 void problem_append_line(struct buf *line, const char *text);

@@ -13,9 +13,14 @@
 
 #include <hutch.h>
 
-/* Makes the token and installs the handlers, both for the rest of the process.
+/* Makes the token and installs the handlers, for the rest of the process.
  * Called once at most. Errors: NO_MEMORY, SYSTEM. */
 MUST_CHECK int stop_install(hutch_cancel **ret_cancel, struct hutch_error *err);
+
+/* Forgets a SIGINT that came, for a command that goes on: a new token takes the place of the old
+ * one, which is freed. To be called while no run is active and the process has no other thread
+ * that takes signals. Errors: NO_MEMORY, SYSTEM. */
+MUST_CHECK int stop_renew(hutch_cancel **ret_cancel, struct hutch_error *err);
 
 /* Readable once a signal has come; -1 before stop_install. */
 int stop_fd(void);

@@ -8,16 +8,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "cancel.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-
-struct hutch_cancel {
-    int fd; /* an eventfd that is never read: once set it stays readable */
-};
 
 void hutch_engine_options_init(struct hutch_engine_options *options)
 {
@@ -112,6 +109,8 @@ int hutch_cancel_new(hutch_cancel **ret_cancel, struct hutch_error *err)
         free(cancel);
         return err->code;
     }
+    cancel->source_fd = cancel->fd;
+    cancel->deadline_ns = NO_DEADLINE;
     *ret_cancel = cancel;
     return 0;
 }

@@ -3,8 +3,8 @@
 """headers.py ROOT BUILD: every header compiles alone, with the project's flags.
 
 The flags are those of the first C file in BUILD's compile_commands.json, without
-banned.h, whose system headers would hide a missing include. The public header
-also compiles as C99 and as C++11, pedantic, with both compilers' own flags.
+banned.h, whose system headers would hide a missing include. The public headers
+also compile as C99 and as C++11, pedantic, with both compilers' own flags.
 """
 import json
 import shlex
@@ -47,12 +47,13 @@ def compile_alone(command, header, cwd):
 def main(root, build):
     root = Path(root).resolve()
     flags, cwd = project_flags(Path(build))
-    headers = files(root / "src", "*.h") + [Path("../include/hutch.h")]
-    problems = [compile_alone([*flags, f"-I{root}/src", f"-I{root}/include"],
-                              root / "src" / header, cwd) for header in headers]
+    public = sorted((root / "include").glob("*.h"))
+    headers = [root / "src" / header for header in files(root / "src", "*.h")] + public
+    problems = [compile_alone([*flags, f"-I{root}/src", f"-I{root}/include"], header, cwd)
+                for header in headers]
     for command in STANDARDS:
-        problems.append(compile_alone(
-            [*command, "-Wall", "-Wextra", "-pedantic"], root / "include/hutch.h", cwd))
+        problems += [compile_alone([*command, "-Wall", "-Wextra", "-pedantic",
+                                    f"-I{root}/include"], header, cwd) for header in public]
     end(list(filter(None, problems)), len(headers), "header")
 
 

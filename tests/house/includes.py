@@ -4,7 +4,8 @@
 
 The two backends do not include each other. The guest, which stands left of the
 sandbox, uses libc and the wire header only; the wire header needs <stdint.h>
-alone, and include/hutch.h, which anybody may include, nothing of the project's.
+alone, include/hutch.h, which anybody may include, nothing of the project's, and
+include/hutch-agent.h, which stands with src/agent, include/hutch.h alone.
 """
 import re
 import sys
@@ -16,6 +17,8 @@ LAYERS = ["base", "guest", "sandbox", "agent", "pipeline", "server", "cli"]
 BACKENDS = {"namespace", "microvm"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 PUBLIC = Path("include/hutch.h")
+PUBLIC_AGENT = Path("include/hutch-agent.h")
+PUBLIC_AGENT = Path("include/hutch-agent.h")
 WIRE = Path("src/sandbox/wire.h")
 LIBC = re.compile(
     r"(sys|linux|asm|net|netinet|arpa|bits)/.+\.h|"
@@ -36,8 +39,11 @@ def resolve(tops, source, name):
 
 
 def layer(path):
-    """('sandbox', 'namespace') of src/sandbox/namespace/x.c; (None, None) outside src."""
+    """('sandbox', 'namespace') of src/sandbox/namespace/x.c; (None, None) outside src, but
+    for the public header of the agent layer."""
     parts = path.parts
+    if path == PUBLIC_AGENT:
+        return "agent", None
     if parts[0] != "src" or len(parts) < 3:
         return None, None
     return parts[1], parts[2] if len(parts) > 3 else None
@@ -48,6 +54,8 @@ def problem_with(source, kind, name, target):
     here, part = layer(source)
     if source == PUBLIC:
         return "the public header includes something of ours" if target else None
+    if source == PUBLIC_AGENT and target not in (None, PUBLIC):
+        return "the public header of agents includes hutch.h alone of ours"
     if source == WIRE and name != "stdint.h":
         return "the wire header needs <stdint.h> alone"
     if here == "guest":

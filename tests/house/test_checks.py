@@ -18,6 +18,11 @@ SOUND = {
     "include/hutch.h": SPDX + "#include <stdint.h>\n\n"
     "#define HUTCH_PUBLIC __attribute__((visibility(\"default\")))\n\n"
     "HUTCH_PUBLIC int32_t hutch_one(void);\n",
+    "include/hutch-agent.h": SPDX + "#include <hutch.h>\n\nHUTCH_PUBLIC int32_t hutch_ask(void);\n",
+    "src/agent/ask.c": SPDX + "#include <hutch-agent.h>\n\nint32_t hutch_ask(void)\n{\n"
+    "    return 1;\n}\n",
+    "src/agent/libhutch-agent.map": SPDX + "HUTCH_AGENT_0 {\n    global:\n        hutch_ask;\n"
+    "    local:\n        *;\n};\n",
     "src/base/a.h": SPDX + "#pragma once\n\n#include \"hutch.h\"\n",
     "src/base/a.c": SPDX + "#include \"a.h\"\n\nint32_t hutch_one(void)\n{\n    return 1;\n}\n",
     "src/sandbox/wire.h": SPDX + "#pragma once\n\n#include <stdint.h>\n",
@@ -42,8 +47,12 @@ VIOLATIONS = [
     ("includes.py", "src/other/b.c", SPDX + "#include <stdint.h>\n"),
     ("includes.py", "src/sandbox/wire.h", SPDX + "#include <stddef.h>\n"),
     ("includes.py", "include/hutch.h", SPDX + "#include \"base/a.h\"\n"),
+    ("includes.py", "include/hutch-agent.h", SPDX + "#include \"base/a.h\"\n"),
+    ("includes.py", "src/sandbox/b.c", SPDX + "#include <hutch-agent.h>\n"),
     ("headers.py", "src/base/b.h", SPDX + "#pragma once\n\nsize_t b_count(void);\n"),
     ("headers.py", "include/hutch.h", SOUND["include/hutch.h"] + "struct hutch_empty {\n};\n"),
+    ("headers.py", "include/hutch-agent.h",
+     SOUND["include/hutch-agent.h"] + "struct hutch_empty {\n};\n"),
     ("descriptors.py", "src/base/b.c", SPDX + "int f = open(\"/a\", (0));\n"),
     ("descriptors.py", "src/base/b.c", SPDX + "int f = open(\"/a\", 0 /* O_CLOEXEC */);\n"),
     ("descriptors.py", "src/base/b.c", SPDX + "int d = open(\"/\", O_PATH | O_CLOEXEC);\n"
@@ -56,6 +65,8 @@ VIOLATIONS = [
      SOUND["include/hutch.h"] + "HUTCH_PUBLIC int hutch_two(void);\n"),
     ("symbols.py", "src/base/a.c", SPDX + "int hutch_one(void)\n{\n    return 1;\n}\n\n"
      "int stray(void)\n{\n    return 1;\n}\n"),
+    ("symbols.py", "include/hutch-agent.h",
+     SOUND["include/hutch-agent.h"] + "HUTCH_PUBLIC int hutch_two(void);\n"),
     ("child_objects.py", "src/guest/g.c", SPDX + "#include <stdlib.h>\n\nvoid *f(void)\n{\n"
      "    return malloc(3);\n}\n"),
     ("words.sh", "docs/a.md", "Here is a " + "TO" + "DO.\n"),
@@ -77,15 +88,16 @@ def build(root):
     folder = root / "build"
     folder.mkdir()
     commands = []
-    for source in ("src/base/a.c", "src/guest/g.c"):
+    for source in ("src/base/a.c", "src/guest/g.c", "src/agent/ask.c"):
         output = source.replace("/", "_") + ".o"
         command = ["gcc", "-fPIC", f"-I{root}/src", f"-I{root}/include", "-Wall", "-o", output,
                    "-c", f"../{source}"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
         commands.append({"directory": str(folder), "file": f"../{source}", "output": output,
                          "command": " ".join(command)})
-    subprocess.run(["gcc", "-shared", "-o", "libhutch.so.0.1.0", "src_base_a.c.o"], cwd=folder,
-                   check=True)
+    for library, part in (("libhutch", "base_a"), ("libhutch-agent", "agent_ask")):
+        subprocess.run(["gcc", "-shared", "-o", f"{library}.so.0.1.0", f"src_{part}.c.o"],
+                       cwd=folder, check=True)
     (folder / "meson-info").mkdir()
     (folder / "meson-info/intro-installed.json").write_text("{}")
     (folder / "compile_commands.json").write_text(json.dumps(commands))

@@ -86,8 +86,8 @@ def test_page_has_the_facts_of_the_table(name, option):
     for choice in option["choices"]:
         assert re.search(rf"\b{choice}\b", text)
     if option["minimum"] is not None:
-        assert f"from {option['minimum']:g}" in text
-        most = "what the host has" if option["maximum"] is None else f"{option['maximum']:g}"
+        assert f"from {option['minimum']:.15g}" in text
+        most = "what the host has" if option["maximum"] is None else f"{option['maximum']:.15g}"
         assert f"to {most}" in text
     assert (f"default {option['default']}." in text) == (option["default"] is not None)
     assert ("may be repeated" in text) == option["repeatable"]

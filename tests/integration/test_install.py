@@ -4,12 +4,15 @@
 another prefix, compiled against, run, and uninstalled without a trace.
 """
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 
 import pytest
+
+from model_server import Server, completion, plain
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
@@ -32,12 +35,18 @@ def prefix(tmp_path_factory):
     return moved
 
 
-def pkg_config(prefix, *arguments):
-    (folder,) = {path.parent for path in prefix.rglob("libhutch.pc")}
+def pkg_config(prefix, *arguments, library="libhutch"):
+    (folder,) = {path.parent for path in prefix.rglob(f"{library}.pc")}
     environment = dict(os.environ, PKG_CONFIG_PATH=str(folder))
-    answer = run("pkg-config", f"--define-variable=prefix={prefix}", *arguments, "libhutch",
+    answer = run("pkg-config", f"--define-variable=prefix={prefix}", *arguments, library,
                  env=environment)
     return answer.stdout.split()
+
+
+def compile_example(prefix, name, library, program):
+    run("gcc", str(SOURCE / "examples" / name),
+        *pkg_config(prefix, "--cflags", "--libs", library=library),
+        "-Wall", "-Wextra", "-Werror", "-o", str(program))
 
 
 def library_folder(prefix):
@@ -52,8 +61,7 @@ def test_the_program_runs_where_it_was_moved_to(prefix):
 
 def test_the_example_compiles_and_runs(prefix, tmp_path):
     program = tmp_path / "run"
-    run("gcc", str(SOURCE / "examples" / "run.c"), *pkg_config(prefix, "--cflags", "--libs"),
-        "-Wall", "-Wextra", "-Werror", "-o", str(program))
+    compile_example(prefix, "run.c", "libhutch", program)
     environment = dict(os.environ, LD_LIBRARY_PATH=library_folder(prefix))
     answer = run(str(program), "print('out'); 6*7", env=environment)
     assert answer.stdout == "out\n"
@@ -61,12 +69,44 @@ def test_the_example_compiles_and_runs(prefix, tmp_path):
     assert "value 42" in answer.stderr
 
 
+def test_the_example_of_agents_compiles_and_runs(prefix, tmp_path):
+    """The clerk looks into the stock and asks the computer, whose program runs in a cell."""
+    def calls(name, arguments):
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        return plain(completion(None, "tool_calls", tool_calls=[
+            {"id": f"call-{name}", "type": "function", "function": function}]))
+
+    def rule(request):
+        names = [tool["function"]["name"] for tool in request.body["tools"]]
+        said = request.body["messages"][-1]["content"]
+        results = [m["content"] for m in request.body["messages"] if m["role"] == "tool"]
+        if names == ["python_executor"]:
+            if results:
+                return plain(completion(json.loads(results[0])["stdout"].strip()))
+            return calls("python_executor", {"code": f"print({said})"})
+        if len(results) < 2:
+            stock = json.loads(results[0]) if results else {}
+            return calls("compute", {"question": f"{stock['screws']} + {stock['nails']}"}
+                         ) if results else calls("stock", {})
+        return plain(completion(f"There are {results[1]}."))
+
+    program = tmp_path / "agent"
+    compile_example(prefix, "agent.c", "libhutch-agent", program)
+    with Server(rule=rule) as server:
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.lower().endswith("_proxy")}
+        environment.update(LD_LIBRARY_PATH=library_folder(prefix), OPENAI_BASE_URL=server.url)
+        answer = run(str(program), env=environment)
+    assert answer.stdout == "There are 197.\n"
+    assert "text, 2 tool calls" in answer.stderr
+
+
 def test_the_header_needs_nothing_but_itself(prefix, tmp_path):
     for compiler, standard, name in (("gcc", "c99", "t.c"), ("g++", "c++11", "t.cpp")):
         if not shutil.which(compiler):
             pytest.fail(f"{compiler} is missing")
         source = tmp_path / name
-        source.write_text('#include <hutch.h>\nint main(void) { return hutch_version() == 0; }\n')
+        source.write_text('#include <hutch-agent.h>\nint main(void) { return !hutch_version(); }\n')
         run(compiler, f"-std={standard}", "-pedantic", "-Wall", "-Werror",
             *pkg_config(prefix, "--cflags"), "-c", str(source), "-o", str(tmp_path / "t.o"))
 

@@ -11,11 +11,11 @@
 #include "base/fd.h"
 #include "base/limits.h"
 #include "base/quote.h"
+#include "helper_dir.h"
 #include "proto.h"
 #include "scope.h"
 #include "slots.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -52,42 +52,6 @@ static int copy_text(const char *field, const char *given, const char *fallback,
     if (!copy)
         return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
     *ret_text = copy;
-    return 0;
-}
-
-/* base/../..libexec/hutch, where it holds the supervisor; else NULL. */
-static char *helper_dir_near(const char *file)
-{
-    static const char *const ways[] = {"libexec/hutch", "../libexec/hutch", "../../libexec/hutch"};
-    const char *slash = strrchr(file, '/');
-
-    for (size_t i = 0; slash && i < ARRAY_LENGTH(ways); i++) {
-        char path[PATH_MAX];
-        int length = snprintf(path, sizeof(path), "%.*s/%s/hutch-supervisor", (int)(slash - file),
-                              file, ways[i]);
-        if (length < 0 || (size_t)length >= sizeof(path) || access(path, X_OK) < 0)
-            continue;
-        *strrchr(path, '/') = '\0';
-        return realpath(path, NULL);
-    }
-    return NULL;
-}
-
-static int find_helper_dir(char **ret_dir, struct hutch_error *err)
-{
-    char path[PATH_MAX];
-    Dl_info info;
-    char *dir = NULL;
-
-    if (dladdr((void *)(uintptr_t)helper_spawn, &info) != 0 && info.dli_fname &&
-        realpath(info.dli_fname, path))
-        dir = helper_dir_near(path);
-    if (!dir && realpath("/proc/self/exe", path))
-        dir = helper_dir_near(path);
-    if (!dir)
-        return err_set(err, HUTCH_ERR_HELPER,
-                       "libexec/hutch/hutch-supervisor not found near libhutch or the program");
-    *ret_dir = dir;
     return 0;
 }
 
@@ -158,7 +122,7 @@ static int fill_options(const struct hutch_engine_options *given, struct helper_
         return err->code;
     return given->helper_dir
                ? copy_text("helper_dir", given->helper_dir, NULL, true, &options->helper_dir, err)
-               : find_helper_dir(&options->helper_dir, err);
+               : helper_dir_find(&options->helper_dir, err);
 }
 
 int helper_options_init(const struct hutch_engine_options *given,

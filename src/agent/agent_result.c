@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See agent_result.h. */
+#include "agent_result.h"
+
+#include "base/error.h"
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static int no_memory(struct hutch_error *err)
+{
+    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+}
+
+/* Room for one more in an array that doubles, count being a power of two or 0 where it is full. */
+static bool make_room(void **array, size_t count, size_t size)
+{
+    if ((count & (count - 1)) != 0)
+        return true;
+    void *more = reallocarray(*array, count == 0 ? 1 : 2 * count, size);
+    if (more)
+        *array = more;
+    return more != NULL;
+}
+
+/* ---- making and freeing ---- */
+
+static int add_count(hutch_agent_result *result, const char *tool, struct hutch_error *err)
+{
+    void *counts = result->tool_call_counts;
+    char *name = strdup(tool);
+
+    if (!name ||
+        !make_room(&counts, result->tool_call_count_length, sizeof(*result->tool_call_counts))) {
+        free(name);
+        return no_memory(err);
+    }
+    result->tool_call_counts = counts;
+    result->tool_call_counts[result->tool_call_count_length++] =
+        (struct hutch_tool_count){.tool = name};
+    return 0;
+}
+
+int agent_result_new(const struct tool_set *tools, hutch_agent_result **ret_result,
+                     struct hutch_error *err)
+{
+    hutch_agent_result *result = calloc(1, sizeof(*result));
+
+    if (!result)
+        return no_memory(err);
+    result->size = sizeof(*result);
+    for (size_t i = 0; i < tools->count; i++) {
+        if (add_count(result, tools->tools[i].name, err) < 0) {
+            hutch_agent_result_free(result);
+            return err->code;
+        }
+    }
+    *ret_result = result;
+    return 0;
+}
+
+void hutch_agent_result_free(hutch_agent_result *result)
+{
+    if (!result)
+        return;
+    for (size_t i = 0; i < result->tool_call_count_length; i++)
+        free((char *)result->tool_call_counts[i].tool);
+    free(result->tool_call_counts);
+    free(result->cells);
+    free(result->answer.data);
+    free(result->error_message);
+    free(result->token_usage);
+    free(result->messages);
+    free(result);
+}
+
+/* ---- filling ---- */
+
+int agent_result_count(hutch_agent_result *result, const char *tool, const char **ret_name,
+                       struct hutch_error *err)
+{
+    size_t i = 0;
+
+    while (i < result->tool_call_count_length &&
+           strcmp(result->tool_call_counts[i].tool, tool) != 0)
+        i++;
+    if (i == result->tool_call_count_length && add_count(result, tool, err) < 0)
+        return err->code;
+    result->tool_calls++;
+    result->tool_call_counts[i].calls++;
+    *ret_name = result->tool_call_counts[i].tool;
+    return 0;
+}
+
+int agent_result_add_cell(hutch_agent_result *result, const struct hutch_agent_cell *cell,
+                          struct hutch_error *err)
+{
+    void *cells = result->cells;
+
+    if (!make_room(&cells, result->cell_count, sizeof(*result->cells)))
+        return no_memory(err);
+    result->cells = cells;
+    result->cells[result->cell_count++] = *cell;
+    result->code_executed = true;
+    result->execution_time_ms += cell->duration_ms;
+    return 0;
+}
+
+int agent_result_set_answer(hutch_agent_result *result, const char *text, size_t length,
+                            struct hutch_error *err)
+{
+    char *copy = malloc(length + 1);
+
+    if (!copy)
+        return no_memory(err);
+    if (length > 0)
+        memcpy(copy, text, length);
+    copy[length] = '\0';
+    free(result->answer.data);
+    result->answer = (struct hutch_text){copy, length};
+    return 0;
+}
+
+/* ---- tokens ---- */
+
+static json_t *sum_of(const json_t *one, const json_t *other)
+{
+    json_int_t sum;
+
+    if (json_is_integer(one) && json_is_integer(other) &&
+        !__builtin_add_overflow(json_integer_value(one), json_integer_value(other), &sum))
+        return json_integer(sum);
+    double real = json_number_value(one) + json_number_value(other);
+    return json_real(isfinite(real) ? real : 0);
+}
+
+static int add_member(json_t *sum, const char *name, const json_t *value, struct hutch_error *err)
+{
+    json_t *had = json_object_get(sum, name);
+
+    if (json_is_object(value) && (!had || json_is_object(had))) {
+        json_t *inner = had ? json_incref(had) : NULL;
+        int code = usage_add(&inner, value, err);
+        if (code == 0 && json_object_set(sum, name, inner) < 0)
+            code = no_memory(err);
+        json_decref(inner);
+        return code;
+    }
+    if (!json_is_number(value) || (had && !json_is_number(had)))
+        return 0;
+    auto_json json_t *zero = json_integer(0);
+    json_t *new = zero ? sum_of(had ? had : zero, value) : NULL;
+    return json_object_set_new(sum, name, new) < 0 ? no_memory(err) : 0;
+}
+
+int usage_add(json_t **sum, const json_t *usage, struct hutch_error *err)
+{
+    json_t *members = (json_t *)usage; /* is not changed by being walked through */
+
+    if (!*sum)
+        *sum = json_object();
+    if (!*sum)
+        return no_memory(err);
+    for (void *at = json_object_iter(members); at; at = json_object_iter_next(members, at)) {
+        if (add_member(*sum, json_object_iter_key(at), json_object_iter_value(at), err) < 0)
+            return err->code;
+    }
+    return 0;
+}
+
+static uint64_t count_of(const json_t *usage, const char *name)
+{
+    double value = json_number_value(json_object_get(usage, name));
+
+    return value > 0 && value < 1e18 ? (uint64_t)value : 0;
+}
+
+uint64_t usage_total(const json_t *usage)
+{
+    uint64_t parts = count_of(usage, "prompt_tokens") + count_of(usage, "completion_tokens");
+    uint64_t total = count_of(usage, "total_tokens");
+
+    return total > parts ? total : parts;
+}
+
+/* ---- JSON ---- */
+
+static void append_flag(struct buf *out, const char *name, bool value)
+{
+    buf_appendf(out, ",\"%s\":%s", name, value ? "true" : "false");
+}
+
+static void append_ms(struct buf *out, const char *name, double ms)
+{
+    buf_appendf(out, ",\"%s\":", name);
+    json_append_ms(out, ms);
+}
+
+static void append_counts(struct buf *out, const hutch_agent_result *result)
+{
+    buf_append_text(out, ",\"tool_call_counts\":{");
+    for (size_t i = 0; i < result->tool_call_count_length; i++) {
+        buf_append_text(out, i > 0 ? "," : "");
+        json_append_text(out, result->tool_call_counts[i].tool);
+        buf_appendf(out, ":%" PRIu32, result->tool_call_counts[i].calls);
+    }
+    buf_append_text(out, "}");
+}
+
+static void append_cell(struct buf *out, const struct hutch_agent_cell *cell)
+{
+    buf_append_text(out, "{\"tool\":");
+    json_append_text(out, cell->tool);
+    buf_appendf(out, ",\"step\":%" PRIu32 ",\"exit_code\":%" PRId32 ",\"error_type\":", cell->step,
+                cell->exit_code);
+    json_append_text(out, cell->error_type);
+    append_ms(out, "duration_ms", cell->duration_ms);
+    buf_appendf(out, ",\"peak_memory_bytes\":%" PRIu64, cell->peak_memory_bytes);
+    append_flag(out, "state_lost", cell->state_lost);
+    buf_append_text(out, "}");
+}
+
+static void append_error(struct buf *out, const hutch_agent_result *result)
+{
+    buf_append_text(out, ",\"error\":");
+    if (!result->error_message) {
+        buf_append_text(out, "null");
+        return;
+    }
+    buf_append_text(out, "{\"code\":");
+    json_append_text(out, result->error_code);
+    buf_append_text(out, ",\"message\":");
+    json_append_text(out, result->error_message);
+    buf_appendf(out, ",\"http_status\":%" PRId32, result->http_status);
+    append_flag(out, "retry_safe", result->retry_safe);
+    buf_append_text(out, "}");
+}
+
+int hutch_agent_result_to_json(const hutch_agent_result *result, char **ret_json,
+                               struct hutch_error *err)
+{
+    auto_buf struct buf out = BUF_MAX(SIZE_MAX / 4);
+    struct hutch_error local;
+    err = err ? err : &local;
+
+    buf_append_text(&out, "{\"answer\":");
+    json_append_string(&out, result->answer.data ? result->answer.data : "", result->answer.length);
+    append_flag(&out, "code_executed", result->code_executed);
+    buf_appendf(&out, ",\"tool_calls\":%" PRIu32, result->tool_calls);
+    append_ms(&out, "execution_time_ms", result->execution_time_ms);
+    append_ms(&out, "latency_ms", result->latency_ms);
+    buf_append_text(&out, ",\"exit_reason\":");
+    json_append_text(&out, result->exit_reason);
+    buf_appendf(&out, ",\"step_count\":%" PRIu32, result->step_count);
+    append_counts(&out, result);
+    buf_appendf(&out, ",\"token_usage\":%s,\"cells\":[",
+                result->token_usage ? result->token_usage : "{}");
+    for (size_t i = 0; i < result->cell_count; i++) {
+        buf_append_text(&out, i > 0 ? "," : "");
+        append_cell(&out, &result->cells[i]);
+    }
+    buf_append_text(&out, "]");
+    append_flag(&out, "state_lost", result->state_lost);
+    append_error(&out, result);
+    buf_append_text(&out, ",\"messages\":");
+    buf_append_text(&out, result->messages ? result->messages : "[]");
+    buf_append_text(&out, "}");
+    if (buf_check(&out, err) < 0)
+        return err->code;
+    *ret_json = TAKE_BUF(out).data;
+    return 0;
+}
