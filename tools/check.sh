@@ -11,8 +11,9 @@
 # check.sh user    the suite long: conformance, sessions and the escape suite as an ordinary user,
 #                 bad interpreters, hosts short of something, installations, the javascript
 #                 runner's programs in a parked node; and the escape suite with sanitizers
-# HUTCH_FRESH=1    of the first form what a machine can lack: all builds and what they need to
-#                 run; left out is what says the same on every machine (check-fresh.sh)
+# HUTCH_FRESH=1    of the first form what a machine can lack: the builds of both compilers, and
+#                 what they need to run; left out is what says the same on every machine
+#                 (check-fresh.sh)
 # The last line is the total; the exit status says whether all is well.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -95,7 +96,6 @@ elif [ "${1:-}" = user ]; then
     with_sanitizers --suite escape
 elif [ -n "${HUTCH_FRESH:-}" ]; then
     with_gcc --suite unit --suite house --suite fresh
-    with_sanitizers --suite unit
     fuzz
 else
     with_gcc --no-suite long

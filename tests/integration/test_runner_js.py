@@ -43,6 +43,7 @@ from channel import (  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "src/guest/runner.cjs"
 NODE = os.environ.get("HUTCH_TEST_NODE", "/usr/bin/node")
+FLAG = "--experimental-vm-modules"  # as cells have it
 ADDON = Path(os.environ["HUTCH_BUILD"]) / "libexec/hutch/hutch_park.node"
 ACORN = Path("/usr/share/nodejs/acorn/dist/acorn.js")
 FACTS = json.loads(
@@ -82,7 +83,7 @@ def prepare(library, folder):
     """What the interpreter of a cell is started with: command, channel, home, environment."""
     home = folder / "home"
     home.mkdir(parents=True)
-    command = [NODE, "-r", library / "runner.cjs", folder / "main"]
+    command = [NODE, FLAG, "-r", library / "runner.cjs", folder / "main"]
     return command, CHANNEL_FD, home, environment(home)
 
 
@@ -151,7 +152,7 @@ def plain(tmp_path):
         file = home / f".main{ending}"
         file.write_bytes(code if isinstance(code, bytes) else code.encode())
         done = subprocess.run(
-            [NODE, file],
+            [NODE, FLAG, file],
             cwd=home,
             env=environment(home),
             input=b"" if stdin is None else stdin,
@@ -186,7 +187,7 @@ def test_no_request(start, data):
 
 def test_no_channel(library, tmp_path):
     done = subprocess.run(
-        [NODE, "-r", library / "runner.cjs", tmp_path / "main"],
+        [NODE, FLAG, "-r", library / "runner.cjs", tmp_path / "main"],
         cwd=tmp_path,
         env=environment(tmp_path),
         stdin=subprocess.DEVNULL,

@@ -279,8 +279,14 @@ static void plan_command(struct cell_plan *plan, const struct runtime *runtime)
 {
     const char *const python[] = {"-I", "-B", "-X", "utf8", TREE_RUNNER, WIRE_PYTHON_FILE, NULL};
     const char *const shell[] = {"--norc", "--noprofile", TREE_SHELL_RUNNER, NULL};
-    const char *const node[] = {plan->node_options[0], plan->node_options[1], "-r",
-                                TREE_NODE_RUNNER,      WIRE_NODE_LINK,        NULL};
+    /* The flag: or import() in an exec fails in some releases of node 18 and 20. */
+    const char *const node[] = {plan->node_options[0],
+                                plan->node_options[1],
+                                "--experimental-vm-modules",
+                                "-r",
+                                TREE_NODE_RUNNER,
+                                WIRE_NODE_LINK,
+                                NULL};
     const char *const *const arguments[] = {[PROTO_PYTHON] = python,
                                             [PROTO_SHELL] = plan->session ? shell : NULL,
                                             [PROTO_JAVASCRIPT] = node};
