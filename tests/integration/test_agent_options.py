@@ -503,8 +503,9 @@ def test_interrupt_of_a_cell_leads_to_the_prompt():
             pressed = time.monotonic()
             terminal.type("\x03")
             assert "interrupted" in terminal.await_text("hutch> ")
+            while in_cells(terminal.pid):
+                assert time.monotonic() - pressed < 1
             assert time.monotonic() - pressed < 1
-            assert not in_cells(terminal.pid)
             terminal.type("second\n")
             assert "again\r\n" in terminal.await_text("hutch> ")
             terminal.type("\x04")
