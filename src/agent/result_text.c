@@ -14,10 +14,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#define BLOCK_BYTES 256   /* that are measured at once */
+#define CHARACTER_BYTES 4 /* of the longest one */
+#define SCRATCH_BYTES (BLOCK_BYTES * ESCAPE_BYTES + 2)
 #define ESCAPE_BYTES 6      /* of \uXXXX */
 #define PIECE_BYTES_MIN 128 /* of a piece that is cut; with less, its end alone is shown */
 
 /* ---- cutting ---- */
+
+static size_t smaller(size_t one, size_t other)
+{
+    return one < other ? one : other;
+}
 
 /* The line between head and tail. */
 struct marker {
@@ -49,16 +57,12 @@ int text_append_cut(struct buf *out, const char *text, size_t length, uint64_t m
     return buf_check(out, err);
 }
 
-/* What a character takes in a JSON string. */
-static size_t cost_of_unit(const char *data, size_t length)
+/* What characters take in a JSON string; at most BLOCK_BYTES of them. */
+static size_t cost_of_bytes(struct buf *scratch, const char *data, size_t length)
 {
-    unsigned char c = (unsigned char)*data;
-    if (length == 1 && c >= 0x20 && c < 0x7f && c != '"' && c != '\\')
-        return 1;
-
-    auto_buf struct buf shown = BUF_MAX(ESCAPE_BYTES + 2);
-    json_append_string(&shown, data, length);
-    return shown.failure == BUF_OK ? shown.length - strlen("\"\"") : ESCAPE_BYTES;
+    buf_clear(scratch);
+    json_append_string(scratch, data, length);
+    return scratch->failure == BUF_OK ? scratch->length - strlen("\"\"") : length * ESCAPE_BYTES;
 }
 
 struct piece {
@@ -71,45 +75,58 @@ struct piece {
 
 static size_t cost_of(const struct piece *piece, uint64_t max)
 {
+    auto_buf struct buf scratch = BUF_MAX(SCRATCH_BYTES);
     size_t cost = 0;
 
     for (size_t at = 0; at < piece->length && cost <= max;) {
-        bool valid;
-        size_t unit = utf8_unit(piece->data + at, piece->length - at, &valid);
-        cost += cost_of_unit(piece->data + at, unit);
-        at += unit;
+        size_t end = utf8_boundary_before(piece->data, piece->length,
+                                          smaller(at + BLOCK_BYTES, piece->length));
+        cost += cost_of_bytes(&scratch, piece->data + at, end - at);
+        at = end;
     }
     return cost;
 }
 
-/* Where the beginning ends that takes no more than room. */
+/* Where the beginning ends that takes no more than room: by blocks, and by characters where
+ * no whole block has room. */
 static size_t head_end(const struct piece *piece, size_t room)
 {
-    size_t at = 0;
+    auto_buf struct buf scratch = BUF_MAX(SCRATCH_BYTES);
+    size_t at = 0, step = BLOCK_BYTES;
 
     while (at < piece->length) {
-        bool valid;
-        size_t unit = utf8_unit(piece->data + at, piece->length - at, &valid);
-        size_t cost = cost_of_unit(piece->data + at, unit);
-        if (cost > room)
+        size_t end =
+            utf8_boundary_before(piece->data, piece->length, smaller(at + step, piece->length));
+        size_t cost = cost_of_bytes(&scratch, piece->data + at, end - at);
+        if (cost <= room) {
+            room -= cost;
+            at = end;
+        } else if (step == CHARACTER_BYTES) {
             break;
-        room -= cost;
-        at += unit;
+        } else {
+            step = CHARACTER_BYTES;
+        }
     }
     return at;
 }
 
+/* Where the end begins, likewise. */
 static size_t tail_start(const struct piece *piece, size_t room)
 {
-    size_t at = piece->length;
+    auto_buf struct buf scratch = BUF_MAX(SCRATCH_BYTES);
+    size_t at = piece->length, step = BLOCK_BYTES;
 
     while (at > 0) {
-        size_t start = utf8_boundary_before(piece->data, piece->length, at - 1);
-        size_t cost = cost_of_unit(piece->data + start, at - start);
-        if (cost > room)
+        size_t start = utf8_boundary_after(piece->data, piece->length, at - smaller(at, step));
+        size_t cost = cost_of_bytes(&scratch, piece->data + start, at - start);
+        if (cost <= room) {
+            room -= cost;
+            at = start;
+        } else if (step == CHARACTER_BYTES) {
             break;
-        room -= cost;
-        at = start;
+        } else {
+            step = CHARACTER_BYTES;
+        }
     }
     return at;
 }

@@ -101,7 +101,7 @@ static int run_call(struct job *job, struct hutch_error *err)
         .deadline_ns = clock_after_ns(CALL_SECONDS * NS_PER_SECOND),
         .state = job->door->workspace,
         .max_answer_bytes = job->door->max_answer_bytes,
-        .listener = {on_output, on_cell, job},
+        .listener = {on_output, on_cell, job, NULL},
     };
 
     if (!call.tool || !json_is_object(call.arguments))

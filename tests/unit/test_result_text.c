@@ -214,7 +214,7 @@ static void much_output_keeps_head_and_tail(void **state)
                                    .error_message = (char *)"why"};
             auto_buf struct buf text = BUF_MAX(MIB(1));
             auto_json json_t *value = write_text(&text, &result, &plain, max);
-            assert_true(text.length > max - 32);
+            assert_true(text.length > max - 128);
             assert_true(ends_with(json_object_get(value, "stdout"), "\nend"));
             assert_true(ends_with(json_object_get(value, "stderr"), "\nValueError: why"));
             assert_non_null(strstr(json_string_value(json_object_get(value, "stdout")),

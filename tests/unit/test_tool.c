@@ -145,7 +145,7 @@ static int run(hutch_tool_fn function, const char *arguments, uint64_t max, stru
                               .length = strlen(arguments),
                               .deadline_ns = clock_after_ns(100 * NS_PER_SECOND),
                               .max_answer_bytes = max,
-                              .listener = {on_output, on_cell, seen}};
+                              .listener = {on_output, on_cell, seen, NULL}};
     int failed = tool_run(&call, &err);
     assert_true(call.answer.length > 0 && call.answer.length <= max);
     assert_true(utf8_valid(call.answer.data, call.answer.length));
