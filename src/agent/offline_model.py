@@ -102,6 +102,7 @@ QUIRKS = {
     "jinja": "500: start the server with --jinja, where there are tools",
     "nostreamoptions": "400 on stream_options",
     "completiontokens": "400 on max_tokens: use max_completion_tokens",
+    "content": "500 on a message without content, as of a strict template",
     "onlystreams": "400 on what is no stream",
     "notoolsatend": "400 on tool_choice none",
     "key": "=KEY: 401 without it",
@@ -694,8 +695,9 @@ def is_object(text):
     return False
 
 
-def message_faults(messages):
-    """Roles, contents, calls and their results, in order."""
+def message_faults(messages, lax):
+    """Roles, contents, calls and their results, in order. lax: an empty content may stand beside
+    calls."""
     waiting, seen = [], set()
     for i, message in enumerate(messages):
         role, calls = message.get("role"), message.get("tool_calls", [])
@@ -706,7 +708,7 @@ def message_faults(messages):
             waiting = []
         if role not in ("system", "user", "assistant", "tool"):
             yield f"messages[{i}].role: {role!r}"
-        if message.get("content") == "" or ("content" not in message and not calls):
+        if not message.get("content") and (not calls or "content" in message and not lax):
             yield f"messages[{i}].content: must not be empty"
         if "tool_calls" in message and not calls:
             yield f"messages[{i}].tool_calls: must not be empty"
@@ -770,7 +772,7 @@ def faults_of(request, body, quirks, refused):
         yield from tool_faults(body["tools"])
     elif "tool_choice" in body:
         yield "tool_choice: without tools"
-    yield from message_faults(body["messages"])
+    yield from message_faults(body["messages"], "content" in quirks)
     yield from echo_faults(body["messages"], quirks)
 
 
@@ -792,6 +794,8 @@ def wishes_of(body, quirks):
     if "completiontokens" in quirks and "max_tokens" in body:
         return 400, ("Unsupported parameter: 'max_tokens' is not supported with this model. "
                      "Use 'max_completion_tokens' instead.")
+    if "content" in quirks and not all("content" in message for message in body["messages"]):
+        return 500, "'dict object' has no attribute 'content'"
     if "onlystreams" in quirks and not body.get("stream"):
         return 400, "parameter.enable_thinking must be set to false for non-streaming calls"
     if "notoolsatend" in quirks and body.get("tool_choice") == "none":

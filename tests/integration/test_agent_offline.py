@@ -166,7 +166,7 @@ SURVIVED = ["index0,noids", "noids", "sameids", "objects", "double", "rawlines",
             "truncated,finish=tool_calls", "noargs", "list", "broken", "unknown", "talk",
             "finish=stop", "finish=null", "nousage", "reasoning", "signature", "choices", "empty",
             "cutfirst", "status=503,retryafter=0.01", "status=429,retryafter=0.01",
-            "completiontokens", "plainschemas", "both"]
+            "completiontokens", "plainschemas", "both", "content"]
 SURVIVED_STREAMS = ["index0", "index1", "noindex", "noindex,noids", "nullids", "emptyids",
                     "samename", "splitname", "interleaved", "braces", "comments", "glued",
                     "crlf", "bytes", "nodone", "finish=", "usage", "unicode", "whole",

@@ -367,6 +367,8 @@ def test_quirks_by_header_and_member(model):
 
 @pytest.mark.parametrize("quirks, members, status", [
     ("jinja", {}, 500), ("completiontokens", {"max_tokens": 9}, 400), ("onlystreams", {}, 400),
+    ("content", {"messages": [{"role": "user", "content": "x"}, {
+        "role": "assistant", "tool_calls": [CALL]}, SAID]}, 500),
     ("notoolsatend", {"tool_choice": "none"}, 400), ("key=abc", {}, 401),
     ("plainschemas", {"tools": [{"type": "function", "function": {
         "name": "x", "parameters": {"type": "object", "additionalProperties": False}}}]}, 400)])
