@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 bench-table.py FILE <JSON: writes what `hutch bench --json` measured into FILE, as
-Markdown between its two marks. docs/benchmarks.md says how it is used.
+Markdown between two marks: those of numbers, and of `hutch bench --agent --json` those of
+agents. docs/benchmarks.md says how it is used.
 """
 import json
 import sys
 from pathlib import Path
 
-BEGIN, END = "<!-- numbers: begin -->\n", "<!-- numbers: end -->\n"
+BEGIN, END = "<!-- {}: begin -->\n", "<!-- {}: end -->\n"
 
 
 def ms(row, name):
@@ -26,6 +27,8 @@ def aim(row):
         words.append(f"≥ {row['aim_per_second']:g} a second")
     if "aim_private_dirty_bytes" in row:
         words.append(f"≤ {row['aim_private_dirty_bytes'] / 2**20:g} MiB")
+    if "aim_resident_bytes" in row:
+        words.append(f"≤ {row['aim_resident_bytes'] / 1e6:g} MB")
     return (", ".join(words), verdict(row)) if words else ("", "")
 
 
@@ -63,6 +66,10 @@ def others(report):
         elif "pss_bytes" in row:
             yield (f"- {row['name']}: {row['private_dirty_bytes'] / 2**20:.2f} MiB of its own, "
                    f"{row['pss_bytes'] / 2**20:.2f} MiB with its share of the rest{opened(row)}{judged}")
+        elif "resident_bytes" in row:
+            yield (f"- {row['name']}: {row['resident_bytes'] / 1e6:.1f} MB resident at the most, "
+                   f"{row['growth_bytes'] / 1e6:.1f} MB more than before, with {row['n']} agents at "
+                   f"once{judged}")
     for ratio in report["ratios"]:
         if "aim_times_faster" in ratio:
             yield (f"- {ratio['name']}: {ratio['times_faster']:.1f} times as fast as "
@@ -88,12 +95,14 @@ def block(report):
 
 
 def main():
-    path = Path(sys.argv[1])
-    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
+    path, report = Path(sys.argv[1]), json.load(sys.stdin)
+    of_agents = any(row["name"].startswith("agent.") for row in report["rows"])
+    marks = [mark.format("agents" if of_agents else "numbers") for mark in (BEGIN, END)]
+    before, begin, rest = path.read_text(encoding="utf-8").partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not begin or not end:
         sys.exit(f"{path}: the marks are missing")
-    lines = "\n".join(block(json.load(sys.stdin)))
+    lines = "\n".join(block(report))
     path.write_text(f"{before}{begin}\n{lines}\n\n{end}{after}", encoding="utf-8")
 
 

@@ -19,23 +19,6 @@ static int no_memory(struct hutch_error *err)
     return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
 }
 
-void hutch_agent_options_init(struct hutch_agent_options *options)
-{
-    *options = (struct hutch_agent_options){
-        .size = sizeof(*options),
-        .temperature = 0.1,
-        .max_tokens = 4096,
-        .connect_seconds = 10,
-        .silence_seconds = 120,
-        .retries = 5,
-        .max_steps = 10,
-        .tool_concurrency = 4,
-        .timeout_seconds = 600,
-        .builtin_tools = "python_executor",
-        .max_answer_bytes = KIB(32),
-    };
-}
-
 /* ---- numbers ---- */
 
 static int check_real(const char *field, double value, double min, double max,

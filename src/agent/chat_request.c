@@ -148,7 +148,8 @@ int chat_request_write(const struct chat_request *request, const struct chat_qui
     buf_append_text(out, "{\"model\":");
     json_append_text(out, request->model);
     buf_append_text(out, ",\"messages\":");
-    conversation_append_wire(out, request->system, request->conversation, origin);
+    conversation_append_wire(out, request->system, request->conversation, origin,
+                             quirks->empty_content);
     buf_appendf(out, ",\"stream\":%s", stream ? "true" : "false");
     if (stream && !quirks->no_stream_options && !json_object_get(request->extra, "stream_options"))
         buf_append_text(out, ",\"stream_options\":{\"include_usage\":true}");

@@ -32,6 +32,7 @@ struct chat_quirks {
     bool no_stream_options;
     bool max_completion_tokens;
     bool only_streams;
+    bool empty_content; /* it wants a content in each message */
 };
 
 /* Whether all fields are in their ranges. The error names the field. Errors: INVALID. */

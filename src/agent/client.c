@@ -419,9 +419,11 @@ static bool adapt(struct chat *chat, const struct answer *answer)
     bool stream = chat_request_streams(request, quirks);
     bool *quirk = NULL;
 
-    if (answer->http_status != 400 && answer->http_status != 422)
+    if (says(answer, "attribute 'content'")) /* of a template, under status 500 */
+        quirk = &quirks->empty_content;
+    else if (answer->http_status != 400 && answer->http_status != 422)
         return false;
-    if (stream && says(answer, "stream_options"))
+    else if (stream && says(answer, "stream_options"))
         quirk = &quirks->no_stream_options;
     else if (request->max_tokens > 0 && !request->max_completion_tokens &&
              says(answer, "max_completion_tokens"))

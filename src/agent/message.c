@@ -172,6 +172,7 @@ struct writer {
     struct buf *out;
     bool stored;
     const char *origin; /* of the server */
+    bool empty_content; /* see message.h */
 };
 
 /* Members that a server knows, behind others. */
@@ -232,7 +233,7 @@ static void append_message(const struct writer *writer, const struct message *me
         buf_append_text(out, ",\"tool_call_id\":");
         json_append_text(out, message->call_id);
     }
-    if (message->text.length > 0 || message->role != MESSAGE_ASSISTANT) {
+    if (message->text.length > 0 || message->role != MESSAGE_ASSISTANT || writer->empty_content) {
         buf_append_text(out, ",\"content\":");
         json_append_string(out, message->text.data ? message->text.data : "", message->text.length);
     }
@@ -283,9 +284,10 @@ static bool says_something(const struct message *message)
 }
 
 void conversation_append_wire(struct buf *out, const char *system,
-                              const struct conversation *conversation, const char *origin)
+                              const struct conversation *conversation, const char *origin,
+                              bool empty_content)
 {
-    const struct writer writer = {.out = out, .origin = origin};
+    const struct writer writer = {.out = out, .origin = origin, .empty_content = empty_content};
 
     buf_append_text(out, "[");
     bool comma = append_system(out, system, conversation);

@@ -84,9 +84,11 @@ void conversation_cut(struct conversation *conversation, size_t count);
 
 /* Appends the value of a request's "messages": one system message at most, first, which begins
  * with the text system (NULL or "": none); no message of an assistant without text and calls; no
- * nulls. What only a server knows is sent to its origin alone; NULL: to nobody. */
+ * nulls. What only a server knows is sent to its origin alone; NULL: to nobody. empty_content:
+ * a message with calls and no text has a content all the same, "". */
 void conversation_append_wire(struct buf *out, const char *system,
-                              const struct conversation *conversation, const char *origin);
+                              const struct conversation *conversation, const char *origin,
+                              bool empty_content);
 
 /* Appends all of it as a JSON array, for a transcript. */
 void conversation_append_stored(struct buf *out, const struct conversation *conversation);

@@ -4,6 +4,8 @@
 
 #include "cli.h"
 
+#include <hutch-agent.h>
+
 #define TOKENS_MAX 1000000             /* of one reply */
 #define TOTAL_TOKENS_MAX 1000000000000 /* of a run */
 #define STEPS_MAX 100
@@ -144,19 +146,20 @@ static const struct exit_row agent_exits[] = {
     {NULL, NULL},
 };
 
-/* The numbers of hutch_agent_options_init, which is in a library that hutch does without; a test
- * compares them. */
 void agent_values_init(struct agent_values *values)
 {
+    struct hutch_agent_options options;
     struct hutch_request request;
 
+    hutch_agent_options_init(&options);
     hutch_request_init(&request);
     *values = (struct agent_values){
-        .temperature = 0.1,
-        .max_tokens = 4096,
-        .retries = 5,
-        .max_steps = 10,
-        .timeout_total_seconds = 600,
+        .temperature = options.temperature,
+        .max_tokens = options.max_tokens,
+        .retries = options.retries,
+        .max_steps = options.max_steps,
+        .max_total_tokens = options.max_total_tokens,
+        .timeout_total_seconds = options.timeout_seconds,
         .timeout_seconds = request.timeout_seconds,
     };
     cell_values_init(&values->cell, &request);

@@ -285,6 +285,15 @@ static int run_row(struct bench_model *model, struct bench_row *row, struct hutc
     return run_agents(url, row, err);
 }
 
+/* Nothing may stand between the client and the model. */
+static void forget_proxies(void)
+{
+    static const char *const names[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
+
+    for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+        unsetenv(names[i]);
+}
+
 static int measure(const struct settings *settings, struct bench *bench, struct problem *problem)
 {
     struct bench_model *model;
@@ -292,6 +301,7 @@ static int measure(const struct settings *settings, struct bench *bench, struct 
     int done = 0;
 
     (void)settings;
+    forget_proxies();
     if (bench_model_new(&model, &err) < 0)
         return problem_take(problem, &err);
     for (size_t i = 0; i < bench->row_count && done == 0; i++) {

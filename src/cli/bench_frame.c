@@ -123,7 +123,7 @@ static const struct exit_row bench_exits[] = {
 
 const struct command bench_command = {
     .name = "bench",
-    .synopsis = "[--agent] [--json] [-n N] [--seconds S] [--rows PREFIX[,PREFIX]]",
+    .synopsis = "[OPTION]...",
     .summary = "Measure what cells and sessions cost on this host, beside plain programs.",
     .options = bench_options,
     .option_count = ARRAY_LENGTH(bench_options),

@@ -133,7 +133,7 @@ static void check_stored(struct message *message)
     assert(code == 0);
     conversation_append_stored(&twice, &again);
     check_bytes(&twice, stored.data, stored.length);
-    conversation_append_wire(&wire, NULL, &one, NULL);
+    conversation_append_wire(&wire, NULL, &one, NULL, false);
     assert(wire.failure == BUF_OK && utf8_valid(wire.data, wire.length) &&
            json_valid(wire.data, wire.length));
 }

@@ -34,6 +34,7 @@ COPIED = ["session.python.exec.checkpoint" + name for name in
           ("", ".back_to_back", ".numpy_pandas", ".10mb", ".100mb", ".100mb.back_to_back", ".500mb")]
 SESSIONS = ["session.python.exec", *COPIED, "session.javascript.exec", "session.shell.exec",
             "session.files"]
+AGENTS = ["agent.step.overhead", "agent.stream.first_token", "agent.memory.100"]
 LOAD = "throughput.python.fresh"
 TIMED = PARKED + FORKED + COLD + SESSIONS + PEERS
 ALL = [*TIMED, *MEMORY, IDLE, LOAD]
@@ -170,6 +171,7 @@ def test_sessions(whole):
 def test_the_documents_name_every_row():
     page = (SOURCE / "docs/man/hutch-bench.1.scd").read_text(encoding="utf-8")
     assert set(re.findall(r"\b(?:fresh|peer|cli|memory|session|throughput)\.[a-z0-9_.]*[a-z]", page)) == set(ALL)
+    assert set(re.findall(r"\bagent\.[a-z0-9_.]*[a-z0-9]", page)) == set(AGENTS)
 
 
 def test_the_numbers_are_written_into_a_document(whole, tmp_path):
@@ -245,3 +247,33 @@ def test_rows_without_their_program_are_left_out():
     assert reasons["peer.node"].startswith("start '/usr/bin/node': ")
     assert reasons["peer.bwrap"].startswith("start '/usr/bin/bwrap': ")
     assert "ModuleNotFoundError" in reasons["peer.numpy_pandas"]
+
+
+def test_agents(tmp_path):
+    rows, report = report_of("--agent", "-n", "3")
+    assert list(rows) == AGENTS and report["left_out"] == report["ratios"] == []
+    for name, aims in zip(AGENTS, ((1, None), (5, 5))):
+        row = rows[name]
+        assert row["n"] == 3 and 0 < row["min_ms"] <= row["p50_ms"] <= row["p99_ms"]
+        assert (row["aim_p50_ms"], row.get("aim_p99_ms")) == aims and row["valid"]
+    memory = rows["agent.memory.100"]
+    assert memory["n"] == 100 and memory["aim_resident_bytes"] == 200_000_000
+    assert 100 << 10 < memory["growth_bytes"] < memory["resident_bytes"]
+    assert [name for name in AGENTS if name not in bench("--agent", "-n", "1")] == []
+    document = tmp_path / "benchmarks.md"
+    shutil.copy(SOURCE / "docs/benchmarks.md", document)
+    before = document.read_text(encoding="utf-8")
+    subprocess.run([TABLE, document], input=json.dumps(report), text=True, check=True, timeout=60)
+    text = document.read_text(encoding="utf-8").partition("<!-- agents: begin -->")
+    assert text[0] == before.partition("<!-- agents: begin -->")[0]
+    numbers = text[2].partition("<!-- agents: end -->")[0]
+    assert re.findall(r"^(?:\| |- )(agent[\w.]+)(?: \||:)", numbers, flags=re.MULTILINE) == AGENTS
+    (row,) = report_of("--agent", "-n", "1", "--rows", "agent.step")[0]
+    assert row == "agent.step.overhead"
+
+
+@pytest.mark.parametrize("arguments", [("--rows", "agent."), ("--agent", "--rows", "fresh.")])
+def test_rows_of_the_other_kind(arguments):
+    done = subprocess.run([HUTCH, "bench", *arguments], capture_output=True, text=True,
+                          timeout=PATIENCE, check=False)
+    assert done.returncode == 2 and "is not the beginning of one of" in done.stderr

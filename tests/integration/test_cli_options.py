@@ -178,8 +178,8 @@ def refusal(*arguments, **keywords):
 
 
 REFUSALS = [
-    (["frob"], "hutch: command 'frob' is not one of run, session, doctor, bench, version, help"),
-    (["help", "frob"], "hutch: command 'frob' is not one of run, session, doctor, bench, version, help"),
+    (["frob"], "hutch: command 'frob' is not one of run, session, agent, doctor, bench, version, help"),
+    (["help", "frob"], "hutch: command 'frob' is not one of run, session, agent, doctor, bench, version, help"),
     (["--frob"], "hutch: option '--frob': is unknown; 'hutch --help' lists the commands"),
     (["version", "x"], "hutch version: argument 'x': is one too many; at most 0 allowed"),
     (["doctor", "-x"], "hutch doctor: option '-x': is unknown; "

@@ -312,6 +312,17 @@ def test_server_that_only_streams():
     assert text_of(answer) == "Hello" and server.requests[1].body["stream"] is True
 
 
+def test_server_whose_template_wants_a_content():
+    call = {"id": "a", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    history = [*HELLO, {"role": "assistant", "tool_calls": [call]},
+               {"role": "tool", "tool_call_id": "a", "content": "x"}]
+    refusal = plain({"error": {"message": "'dict object' has no attribute 'content'"}}, 500)
+    answer, server = ask(refusal, plain(completion()), messages=history, options={"retries": 0})
+    assert text_of(answer) == "Hi"
+    assert "content" not in server.requests[0].body["messages"][1]
+    assert server.requests[1].body["messages"][1]["content"] == ""
+
+
 # ---- redirects ----
 
 def redirect(to, status=307):

@@ -64,7 +64,7 @@ static void requests_say_what_is_set(void **state)
                      *extra = json_of("{'seed':7,'top_p':null,'stop':['a']}"),
                      *options = json_of("{'stream_options':{'x':1}}");
     const struct chat_quirks none = {.no_stream_options = false};
-    const struct chat_quirks all = {true, true, true};
+    const struct chat_quirks all = {true, true, true, true};
     struct chat_request request = CHAT_REQUEST_EMPTY;
 
     assert_int_equal(conversation_add_text(&conversation, MESSAGE_USER, "hi", 2, &err), 0);

@@ -39,7 +39,7 @@ static void check_wire(const struct conversation *conversation, const char *orig
 {
     auto_buf struct buf wire = BUF_MAX(10000), wanted = quoted(expected);
 
-    conversation_append_wire(&wire, NULL, conversation, origin);
+    conversation_append_wire(&wire, NULL, conversation, origin, false);
     assert_string_equal(buf_text(&wire), wanted.data);
 }
 
@@ -100,7 +100,7 @@ static void what_only_a_server_knows_goes_to_no_other(void **state)
     assert_int_equal(read_text(stored, &conversation, &err), 0);
     for (size_t i = 0; i < ARRAY_LENGTH(others); i++) {
         auto_buf struct buf wire = BUF_MAX(10000);
-        conversation_append_wire(&wire, NULL, &conversation, others[i]);
+        conversation_append_wire(&wire, NULL, &conversation, others[i], false);
         assert_null(strstr(wire.data, "extra_content"));
         assert_null(strstr(wire.data, "reasoning"));
         assert_null(strstr(wire.data, "origin"));
