@@ -128,11 +128,20 @@ static bool begins_anew(const struct calls *calls, const struct call_slot *slot,
            arguments_begin_object(buf_text(&piece->arguments), piece->arguments.length);
 }
 
+/* Whether a piece with the id of a slot begins another call, of a server that gives all calls
+ * one id: it has a name and another index, and the slot is whole. Servers that count pieces by
+ * the index send no further name. */
+static bool shares_id(const struct call_slot *slot, const struct piece *piece)
+{
+    return piece->name && piece->index != NO_INDEX && slot->index != NO_INDEX &&
+           piece->index != slot->index && slot->scan.whole;
+}
+
 static size_t find_slot(const struct calls *calls, const struct piece *piece)
 {
     size_t at = piece->id ? slot_of_id(calls, piece->id) : NO_SLOT;
 
-    if (at != NO_SLOT)
+    if (at != NO_SLOT && !shares_id(&calls->slots[at], piece))
         return at;
     at = slot_of_index(calls, piece->index);
     if (at == NO_SLOT)
@@ -288,7 +297,9 @@ int calls_take(struct calls *calls, const json_t *entry, bool whole, struct hutc
 
 int calls_take_legacy(struct calls *calls, const json_t *function, struct hutch_error *err)
 {
-    if (!json_is_object(function))
+    bool is_there = calls->count > 0 && calls->slots[0].index != LEGACY_INDEX;
+
+    if (!json_is_object(function) || is_there)
         return 0;
     return take_function(calls, LEGACY_INDEX, NULL, function, NULL, false, err);
 }

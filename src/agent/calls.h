@@ -35,7 +35,8 @@ void calls_done(struct calls *calls);
 MUST_CHECK int calls_take(struct calls *calls, const json_t *entry, bool whole,
                           struct hutch_error *err);
 
-/* Takes a "function_call" of old, of which a reply has one. Errors as above. */
+/* Takes a "function_call" of old, of which a reply has one. Where there are calls already it is
+ * the first of them once more, as some servers send it, and ignored. Errors as above. */
 MUST_CHECK int calls_take_legacy(struct calls *calls, const json_t *function,
                                  struct hutch_error *err);
 

@@ -388,8 +388,6 @@ static int run_list_files(void *user, hutch_call *call, struct hutch_error *err)
     "],\"additionalProperties\":false}"
 #define TEXT(name, description)                                                                    \
     "\"" name "\":{\"type\":\"string\",\"description\":\"" description "\"}"
-#define CODE(name, description)                                                                    \
-    "\"" name "\":{\"type\":\"string\",\"minLength\":1,\"description\":\"" description "\"}"
 
 static const struct built_in {
     const char *name, *description, *parameters;
@@ -399,30 +397,31 @@ static const struct built_in {
      "Runs a complete Python program in a fresh isolated cell: nothing is kept from one call to "
      "the next, and there is no network. The answer is JSON with stdout, stderr, exit_code, "
      "timed_out and error_type. Only what is printed is seen.",
-     OBJECT(CODE("code", "The Python program. Print what is to be seen."), "\"code\""), run_python},
+     OBJECT(TEXT("code", "The Python program. Print what is to be seen."), "\"code\""), run_python},
     {"code_interpreter",
      "Runs code in a session that lasts as long as the conversation: variables, imports, "
      "functions and files stay from one call to the next. Each language has a session of its "
      "own; files are shared. The answer is JSON with stdout, stderr, exit_code, timed_out and "
      "error_type.",
      OBJECT(
-         CODE("code",
+         TEXT("code",
               "The code. Print what is to be seen.") ",\"language\":{\"type\":\"string\",\"enum\":["
                                                      "\"python\",\"javascript\","
-                                                     "\"shell\"],\"default\":\"python\","
-                                                     "\"description\":\"What it is written in.\"}",
+                                                     "\"shell\"],"
+                                                     "\"description\":\"What it is written in; "
+                                                     "python where this is not said.\"}",
          "\"code\""),
      run_code},
     {"shell",
      "Runs commands in a bash session that lasts as long as the conversation, in an isolated "
      "cell without network. The answer is JSON with stdout, stderr, exit_code, timed_out and "
      "error_type.",
-     OBJECT(CODE("command", "One or more commands of bash."), "\"command\""), run_shell},
+     OBJECT(TEXT("command", "One or more commands of bash."), "\"command\""), run_shell},
     {"read_file", "Reads a text file of the conversation.",
-     OBJECT(CODE("path", "Relative to the home directory."), "\"path\""), run_read_file},
+     OBJECT(TEXT("path", "Relative to the home directory."), "\"path\""), run_read_file},
     {"write_file",
      "Writes a text file of the conversation, in place of one of this name. Directories are made.",
-     OBJECT(CODE("path", "Relative to the home directory.") "," TEXT(
+     OBJECT(TEXT("path", "Relative to the home directory.") "," TEXT(
                 "content", "All of the text of the file."),
             "\"path\",\"content\""),
      run_write_file},

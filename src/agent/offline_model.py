@@ -58,6 +58,7 @@ QUIRKS = {
     "braces": "arguments begin with {}, then come the real ones",
     "rawlines": "line ends in arguments are not escaped",
     "legacy": "function_call in place of tool_calls",
+    "both": "each call as function_call and in tool_calls",
     "calls": "=N: each call N times",
     # calls that are spoiled until a tool has said something
     "truncated": "the last call is cut off, finish_reason length",
@@ -66,6 +67,7 @@ QUIRKS = {
     "broken": "arguments are no JSON",
     "unknown": "a tool that there is not",
     "talk": "text in front of calls",
+    "badschema": "an answer that does not follow the schema, until that is complained of",
     "loop": "calls a tool for ever, unless tool_choice is none",
     "callsatend": "calls a tool even where tool_choice is none",
     # how a stream is sent
@@ -95,8 +97,8 @@ QUIRKS = {
     "words": "=array, object, detail, string, html: how an error is said",
     "retryafter": "=SECONDS: header of an error",
     "nojson": "a body that is no JSON",
-    "badschema": "an answer that does not follow the schema that was asked for",
     # servers that want something else
+    "plainschemas": "400 on parameters with other keywords than any server knows",
     "jinja": "500: start the server with --jinja, where there are tools",
     "nostreamoptions": "400 on stream_options",
     "completiontokens": "400 on max_tokens: use max_completion_tokens",
@@ -112,7 +114,7 @@ QUIRKS = {
     "refusal": "the model refuses",
     "always": "what is spoiled once is spoiled each time",
 }
-ONCE = {"empty", "cut", "cutfirst", "errorchunk", "errorfirst", "status", "nojson", "badschema"}
+ONCE = {"empty", "cut", "cutfirst", "errorchunk", "errorfirst", "status", "nojson"}
 STATUS_WORDS = {
     400: "Invalid value for 'messages'", 401: "Incorrect API key provided",
     402: "Insufficient credits", 403: "Your input was flagged by moderation",
@@ -529,9 +531,9 @@ def whole(reply, body, quirks):
         if "signature" in quirks:
             call["extra_content"] = signature(body["messages"])
         calls.append(call)
-    if calls and "legacy" in quirks:
+    if calls and ("legacy" in quirks or "both" in quirks):
         message["function_call"] = calls[0]["function"]
-    elif calls:
+    if calls and "legacy" not in quirks:
         message["tool_calls"] = calls
     choices = [{"index": 0, "message": message, "finish_reason": reply.finish}]
     if "choices" in quirks:
@@ -609,8 +611,10 @@ def deltas(reply, body, quirks):
     else:
         entries = [entry for call in calls for entry in call]
     for entry in entries:
-        legacy = "legacy" in quirks
-        yield {"function_call": entry["function"]} if legacy else {"tool_calls": [entry]}
+        delta = {} if "legacy" in quirks else {"tool_calls": [entry]}
+        if "legacy" in quirks or "both" in quirks and entry.get("index", 0) == 0:
+            delta["function_call"] = entry["function"]
+        yield delta
     if calls and "signature" in quirks:
         last = {"index": len(calls) - 1} if "noindex" not in quirks else {}
         yield {"tool_calls": [{**last, "extra_content": signature(body["messages"])}]}
@@ -770,6 +774,17 @@ def faults_of(request, body, quirks, refused):
     yield from echo_faults(body["messages"], quirks)
 
 
+PLAIN = {"type", "properties", "required", "description", "enum", "items"}
+
+
+def keywords_of(schema):
+    """All keywords of a schema."""
+    if not isinstance(schema, dict):
+        return set()
+    inner = [*schema.get("properties", {}).values(), schema.get("items")]
+    return set(schema).union(*map(keywords_of, inner))
+
+
 def wishes_of(body, quirks):
     """Status and words of a server that wants the request otherwise; None: it takes it."""
     if "nostreamoptions" in quirks and "stream_options" in body:
@@ -781,6 +796,11 @@ def wishes_of(body, quirks):
         return 400, "parameter.enable_thinking must be set to false for non-streaming calls"
     if "notoolsatend" in quirks and body.get("tool_choice") == "none":
         return 400, "tool_choice none is not supported"
+    if "plainschemas" in quirks:
+        used = [keywords_of(tool["function"].get("parameters")) for tool in body.get("tools", ())]
+        unknown = sorted(set().union(*used) - PLAIN)
+        if unknown:
+            return 400, f"Unknown name \"{unknown[0]}\" at 'tools[0].function.parameters'"
     if "jinja" in quirks and "tools" in body:
         return 500, "tools param requires --jinja flag"
     return None
@@ -938,7 +958,9 @@ class Handler(socketserver.StreamRequestHandler):
         reply = think(body)
         if "loop" in quirks and not last or "callsatend" in quirks and last:
             reply = think({**body, "tool_choice": "auto", "messages": body["messages"][:start + 1]})
-        if body.get("response_format") and not reply.calls and "badschema" not in quirks:
+        complained = any(message["role"] == "user" for message in body["messages"][start + 1:])
+        bad = "badschema" in quirks and (not complained or "always" in quirks)
+        if body.get("response_format") and not reply.calls and not bad:
             said = " ".join(outcome.output for turn in turns[-1:] for outcome in turn)
             in_format(reply, body["response_format"], said)
         if "empty" in quirks:

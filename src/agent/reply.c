@@ -34,11 +34,11 @@ void reply_builder_init(struct reply_builder *builder, const struct reply_option
 {
     *builder = (struct reply_builder){
         .options = *options,
-        .text = BUF_MAX(LIMIT_REPLY_BYTES),
-        .refusal = BUF_MAX(LIMIT_REPLY_BYTES),
-        .reasoning = BUF_MAX(LIMIT_REPLY_BYTES),
-        .reasoning_content = BUF_MAX(LIMIT_REPLY_BYTES),
-        .reasoning_plain = BUF_MAX(LIMIT_REPLY_BYTES),
+        .text = BUF_MAX(LIMIT_REPLY_TEXT_BYTES),
+        .refusal = BUF_MAX(LIMIT_REPLY_TEXT_BYTES),
+        .reasoning = BUF_MAX(LIMIT_REPLY_TEXT_BYTES),
+        .reasoning_content = BUF_MAX(LIMIT_REPLY_TEXT_BYTES),
+        .reasoning_plain = BUF_MAX(LIMIT_REPLY_TEXT_BYTES),
         .calls = CALLS_OF(options->tools),
     };
 }
@@ -63,6 +63,26 @@ static int no_memory(struct model_error *error)
 }
 
 /* ---- text ---- */
+
+static int check_text(const struct reply_builder *builder, struct model_error *error)
+{
+    const struct buf *const texts[] = {&builder->text, &builder->refusal, &builder->reasoning,
+                                       &builder->reasoning_content, &builder->reasoning_plain};
+
+    for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
+        if (texts[i]->failure == BUF_OK)
+            continue;
+        if (texts[i]->failure == BUF_NO_MEMORY)
+            return no_memory(error);
+        model_error_set(error, MODEL_TOO_LARGE,
+                        "the reply is longer than %llu bytes; ask for fewer tokens (max_tokens), "
+                        "or another model",
+                        (unsigned long long)LIMIT_REPLY_TEXT_BYTES);
+        error->text_shown = builder->shown;
+        return -1;
+    }
+    return 0;
+}
 
 /* Gives the caller what came behind the first bytes of text. */
 static void show(struct reply_builder *builder, reply_text_fn fn, const struct buf *text,
@@ -102,8 +122,8 @@ static int take_text(struct reply_builder *builder, const json_t *delta, struct 
 
     take_content(json_object_get(delta, "content"), text);
     take_string(json_object_get(delta, "refusal"), &builder->refusal);
-    if (text->failure == BUF_NO_MEMORY || builder->refusal.failure == BUF_NO_MEMORY)
-        return no_memory(error);
+    if (check_text(builder, error) < 0)
+        return -1;
     show(builder, builder->options.on_text, text, had);
     show(builder, builder->options.on_text, &builder->refusal, had_refusal);
     return 0;
@@ -120,9 +140,8 @@ static int take_reasoning(struct reply_builder *builder, const json_t *delta,
     bool took = take_string(content, &builder->reasoning_content);
     take_string(plain, &builder->reasoning_plain);
     take_string(took ? content : plain, all);
-    if (all->failure == BUF_NO_MEMORY || builder->reasoning_content.failure == BUF_NO_MEMORY ||
-        builder->reasoning_plain.failure == BUF_NO_MEMORY)
-        return no_memory(error);
+    if (check_text(builder, error) < 0)
+        return -1;
     show(builder, builder->options.on_reasoning, all, had);
     return 0;
 }
@@ -432,19 +451,6 @@ bool reply_is_complete(const struct reply_builder *builder)
 }
 
 /* ---- the end ---- */
-
-static int check_text(const struct reply_builder *builder, struct model_error *error)
-{
-    const struct buf *const texts[] = {&builder->text, &builder->refusal, &builder->reasoning,
-                                       &builder->reasoning_content, &builder->reasoning_plain};
-    struct hutch_error err;
-
-    for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
-        if (buf_check(texts[i], &err) < 0)
-            return model_error_from(error, MODEL_TOO_LARGE, &err);
-    }
-    return 0;
-}
 
 static int set_member(struct reply_builder *builder, const char *name, const struct buf *text)
 {

@@ -131,8 +131,12 @@ static json_t *describe(const struct tool *tool, bool strict)
     if (strict_parameters)
         return json_pack("{s:s, s:s, s:O, s:b}", "name", tool->name, "description",
                          tool->description, "parameters", strict_parameters, "strict", 1);
+    auto_json json_t *parameters = json_copy(tool->parameters);
+    if (!parameters)
+        return NULL;
+    json_object_del(parameters, "additionalProperties");
     return json_pack("{s:s, s:s, s:O}", "name", tool->name, "description", tool->description,
-                     "parameters", tool->parameters);
+                     "parameters", parameters);
 }
 
 json_t *tool_set_describe(const struct tool_set *set, bool strict)

@@ -37,7 +37,8 @@ MUST_CHECK int tool_set_add(struct tool_set *set, const struct hutch_tool *tool,
 const struct tool *tool_set_find(const struct tool_set *set, const char *name);
 
 /* As struct chat_request has it: an array of name, description, parameters, and strict where
- * that is wanted and the schema can be followed strictly. NULL: no memory. */
+ * that is possible. Other parameters go without their additionalProperties, which some servers
+ * refuse; calls are checked by it all the same. NULL: no memory. */
 json_t *tool_set_describe(const struct tool_set *set, bool strict);
 
 /* Is told of a call what hutch_call_output and hutch_call_record say, and what an agent that is a

@@ -61,6 +61,7 @@
 /* a model's server */
 #define LIMIT_SSE_EVENT_BYTES MIB(8)     /* a line, and an event */
 #define LIMIT_REPLY_BYTES MIB(64)        /* a reply as it is sent */
+#define LIMIT_REPLY_TEXT_BYTES MIB(8)    /* its text: far more than any model's tokens */
 #define LIMIT_REPLY_CALLS 64             /* tool calls of a reply */
 #define LIMIT_ARGUMENTS_BYTES MIB(4)     /* of one call */
 #define LIMIT_CALL_NAME_BYTES 256        /* as it is sent */

@@ -201,7 +201,7 @@ def test_bad_arguments_are_named(tools):
     assert call["answer"] == "Error: arguments: code: 3 is a whole number; allowed is string"
     assert tools.call("python_executor")["answer"] == "Error: arguments: code: is missing"
     assert "allowed are 'code'" in tools.call("python_executor", code="1", extra=1)["answer"]
-    assert "at least 1" in tools.call("python_executor", code="")["answer"]
+    assert "code: empty" in tools.call("python_executor", code="")["answer"]
     assert tools.call("python_executor", code="print(1)\0")["failed"]
 
 

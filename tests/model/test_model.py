@@ -127,7 +127,7 @@ def test_plain_chat(url):
 def test_stream(url):
     *events, result = agent(url, "--tools", "", "--stream", "Say hello to the world.")
     print(json.dumps(events), json.dumps(result))
-    pieces = [event["text"] for event in events if event.get("event") == "model_text"]
+    pieces = [event["text"] for event in events if event["event"] == "message"]
     assert len(pieces) > 3 and "".join(pieces).strip() == result["answer"].strip()
 
 

@@ -215,6 +215,20 @@ static const struct row {
      DELTA("'function_call':{'name':'run','arguments':'{\\'c'}")
          DELTA("'function_call':{'arguments':'\\':1}'}") FINISH("function_call"),
      "call=call_1,run,{'c':1} finish=tool_calls"},
+    {"a call of old beside the same of today",
+     DELTA("'function_call':{'name':'run','arguments':'{\\'c'},"
+           "'tool_calls':[{'index':0,'id':'a'," FN("run", "{\\'c") "}]")
+         DELTA("'function_call':{'name':'run','arguments':'\\':1}'},"
+               "'tool_calls':[{'index':0,'id':'a'," FN("run", "\\':1}") "}]") FINISH("tool_calls"),
+     "call=a,run,{'c':1} finish=tool_calls"},
+    {"one id for two calls",
+     CALL("'index':0,'id':'a'," FN("run", "{}")) CALL("'index':1,'id':'a'," FN("run", ""))
+         CALL("'index':1," ARGS("{\\'c\\':1}")) FINISH("tool_calls"),
+     "call=a,run,{} call=call_1,run,{'c':1} finish=tool_calls"},
+    {"one id, an index that counts the pieces",
+     CALL("'index':0,'id':'a'," FN("run", "{\\'c")) CALL("'index':1,'id':'a'," ARGS("\\':1}"))
+         FINISH("tool_calls"),
+     "call=a,run,{'c':1} finish=tool_calls"},
     {"text and a call in one delta",
      DELTA("'content':'a','reasoning':'r','tool_calls':[{'id':'a'," FN("run", "{}") "}]") DONE,
      "text=a reasoning=r extra={'reasoning':'r'} call=a,run,{} finish=tool_calls"},
@@ -533,6 +547,20 @@ static void a_reply_has_bounds(void **state)
     }
     assert_int_equal(feed.error.kind, MODEL_TOO_LARGE);
     assert_string_equal(feed.error.message, "more than 64 tool calls in a reply");
+    reply_builder_done(&feed.builder);
+
+    feed_init(&feed, NULL);
+    buf_clear(&entry);
+    buf_append_text(&entry, "{\"choices\":[{\"delta\":{\"content\":\"");
+    for (uint64_t i = 0; i < MIB(4) / 16; i++)
+        buf_append_text(&entry, "0123456789abcdef");
+    buf_append_text(&entry, "\"}}]}");
+    const struct sse_event text = {"", entry.data, entry.length, false};
+    for (uint64_t i = 0; i <= LIMIT_REPLY_TEXT_BYTES / MIB(4); i++) {
+        int code = reply_take_event(&feed.builder, &text, &feed.error);
+        assert_int_equal(code, i < LIMIT_REPLY_TEXT_BYTES / MIB(4) ? 0 : -1);
+    }
+    assert_int_equal(feed.error.kind, MODEL_TOO_LARGE);
     reply_builder_done(&feed.builder);
 
     auto_json json_t *large = NULL;
