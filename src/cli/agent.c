@@ -37,7 +37,6 @@ static void desk_done(struct agent_desk *desk)
     agent_file_done(&desk->file);
     hutch_agent_free(desk->agent);
     hutch_engine_free(desk->engine); /* waits until nothing of its cells is left */
-    free(desk->model);
     free(desk->headers);
     buf_done(&desk->question);
     buf_done(&desk->system);
@@ -213,7 +212,7 @@ static int save(struct agent_desk *desk, struct problem *problem)
 {
     if (desk->file.fd < 0)
         return 0;
-    return agent_file_save(&desk->file, desk->model, desk->conversation, problem);
+    return agent_file_save(&desk->file, desk->conversation, problem);
 }
 
 int agent_ask(struct agent_desk *desk, const char *question, size_t length, bool goes_on)
@@ -309,22 +308,6 @@ static int list_headers(struct agent_desk *desk, struct problem *problem)
     return 0;
 }
 
-/* The name of the model, for the session's file. */
-static int find_model(struct agent_desk *desk, const struct settings *settings,
-                      struct problem *problem)
-{
-    const struct agent_values *values = &desk->values;
-    const struct model_choice choice = {values->model, values->base_url, values->key_file};
-    struct model_settings found = MODEL_SETTINGS_NONE;
-    struct hutch_error err;
-
-    if (model_settings_read(&choice, settings->environment, &found, &err) < 0)
-        return problem_take(problem, &err);
-    desk->model = strdup(found.model);
-    model_settings_done(&found);
-    return desk->model ? 0 : problem_set(problem, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 static int make_agent(struct agent_desk *desk, const struct settings *settings,
                       struct problem *problem)
 {
@@ -363,7 +346,7 @@ static int open_conversation(struct agent_desk *desk, struct problem *problem)
     const char *path = desk->values.session_file;
 
     if (path)
-        return agent_file_open(&desk->file, path, desk->model, &desk->conversation, problem);
+        return agent_file_open(&desk->file, path, &desk->conversation, problem);
     return hutch_conversation_new(&desk->conversation, &err) < 0 ? problem_take(problem, &err) : 0;
 }
 
@@ -375,7 +358,6 @@ static int prepare(struct agent_desk *desk, const struct settings *settings,
     if (build_cells(desk, problem) < 0 || list_headers(desk, problem) < 0 ||
         load(values, "system", values->system_file, &desk->system, problem) < 0 ||
         load(values, "schema", values->schema_file, &desk->schema, problem) < 0 ||
-        find_model(desk, settings, problem) < 0 ||
         cli_engine_new(settings, &desk->engine, problem) < 0 ||
         make_agent(desk, settings, problem) < 0 || open_conversation(desk, problem) < 0)
         return problem->code;
@@ -410,7 +392,7 @@ int agent_main(const struct settings *settings, char **argv)
     struct problem problem;
     auto_desk struct agent_desk desk = {
         .question = BUF_MAX(LIMIT_QUESTION_BYTES),
-        .system = BUF_MAX(LIMIT_SYSTEM_BYTES),
+        .system = BUF_MAX(LIMIT_PROMPT_BYTES),
         .schema = BUF_MAX(LIMIT_SCHEMA_BYTES),
         .file = AGENT_FILE_NONE,
     };

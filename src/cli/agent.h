@@ -17,10 +17,6 @@
 
 #include <hutch-agent.h>
 
-#define LIMIT_QUESTION_BYTES MIB(4)
-#define LIMIT_SYSTEM_BYTES KIB(256)
-#define LIMIT_SCHEMA_BYTES KIB(256)
-
 /* Everything that a question needs. */
 struct agent_desk {
     struct agent_values values;
@@ -28,7 +24,6 @@ struct agent_desk {
     const char **headers;
     struct hutch_request cells;
     struct hutch_gate gate;
-    char *model; /* the name that requests have */
 
     hutch_engine *engine;
     hutch_agent *agent;

@@ -50,11 +50,9 @@ static int fail(const struct agent_file *file, struct problem *problem, const ch
 
 /* ---- writing ------------------------------------------------------------ */
 
-static void append_content(struct buf *out, const char *model, const char *messages)
+static void append_content(struct buf *out, const char *messages)
 {
-    buf_appendf(out, "{\"version\":%d,\"model\":", VERSION);
-    json_append_text(out, model);
-    buf_appendf(out, ",\"messages\":");
+    buf_appendf(out, "{\"version\":%d,\"messages\":", VERSION);
     buf_append_text(out, messages);
     buf_append_text(out, "}\n");
 }
@@ -83,8 +81,8 @@ static int write_new(const struct agent_file *file, const struct buf *content,
     return TAKE_FD(fd);
 }
 
-int agent_file_save(struct agent_file *file, const char *model,
-                    const hutch_conversation *conversation, struct problem *problem)
+int agent_file_save(struct agent_file *file, const hutch_conversation *conversation,
+                    struct problem *problem)
 {
     struct hutch_error err;
     auto_buf struct buf content = BUF_MAX(FILE_BYTES);
@@ -93,7 +91,7 @@ int agent_file_save(struct agent_file *file, const char *model,
 
     if (hutch_conversation_to_json(conversation, &messages, &err) < 0)
         return problem_take(problem, &err);
-    append_content(&content, model, messages);
+    append_content(&content, messages);
     hutch_free(messages);
     if (buf_check(&content, &err) < 0)
         return problem_take(problem, &err);
@@ -114,13 +112,13 @@ int agent_file_save(struct agent_file *file, const char *model,
 }
 
 /* Makes the file of an empty conversation. 0: it is there; 1: somebody else was quicker. */
-static int make_file(struct agent_file *file, const char *model, struct problem *problem)
+static int make_file(struct agent_file *file, struct problem *problem)
 {
     struct hutch_error err;
     auto_buf struct buf content = BUF_MAX(FILE_BYTES);
     char new_name[NAME_MAX + 1];
 
-    append_content(&content, model, "[]");
+    append_content(&content, "[]");
     if (buf_check(&content, &err) < 0)
         return problem_take(problem, &err);
     auto_close int fd = write_new(file, &content, new_name);
@@ -244,7 +242,7 @@ static int read_conversation(const struct agent_file *file, hutch_conversation *
     return 0;
 }
 
-int agent_file_open(struct agent_file *file, const char *path, const char *model,
+int agent_file_open(struct agent_file *file, const char *path,
                     hutch_conversation **ret_conversation, struct problem *problem)
 {
     struct hutch_error err;
@@ -256,7 +254,7 @@ int agent_file_open(struct agent_file *file, const char *path, const char *model
         if (done == 0)
             return read_conversation(file, ret_conversation, problem);
         if (done > 0)
-            done = make_file(file, model, problem);
+            done = make_file(file, problem);
         if (done < 0)
             return done;
         if (done == 0)

@@ -2,7 +2,7 @@
 /*
  * The file of --session, which keeps a conversation:
  *
- *     {"version": 1, "model": "gpt-4o-mini", "messages": […]}
+ *     {"version": 1, "messages": […]}
  *
  * One hutch at a time has it: its lock (flock) is on the file itself. Writing is a new file, that
  * is locked before it takes the place of the old one, so that there is no moment without a lock
@@ -23,9 +23,9 @@ void agent_file_done(struct agent_file *file);
 
 /* Opens and locks the file, makes it where it does not exist, and reads the conversation.
  * *ret_conversation is the caller's. Returns 0 or a negative code with *problem set. */
-MUST_CHECK int agent_file_open(struct agent_file *file, const char *path, const char *model,
+MUST_CHECK int agent_file_open(struct agent_file *file, const char *path,
                                hutch_conversation **ret_conversation, struct problem *problem);
 
 /* Writes the conversation. Returns as above. */
-MUST_CHECK int agent_file_save(struct agent_file *file, const char *model,
-                               const hutch_conversation *conversation, struct problem *problem);
+MUST_CHECK int agent_file_save(struct agent_file *file, const hutch_conversation *conversation,
+                               struct problem *problem);
