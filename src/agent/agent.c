@@ -167,6 +167,7 @@ static int take_extra(struct hutch_agent *agent, const char *text, struct hutch_
     request.model = agent->model;
     request.conversation = &conversation;
     request.extra = agent->extra;
+    request.response_format = agent->schema;
     return chat_request_check(&request, err);
 }
 
@@ -233,8 +234,9 @@ static int fill(struct hutch_agent *agent, const struct hutch_agent_options *opt
         return err->code;
     agent->engine = options->engine;
     take_numbers(agent, options);
-    if (take_model(agent, options, err) < 0 || take_extra(agent, options->extra, err) < 0 ||
-        take_tools(agent, options, err) < 0 || take_schema(agent, options->schema, err) < 0 ||
+    if (take_model(agent, options, err) < 0 || take_tools(agent, options, err) < 0 ||
+        take_schema(agent, options->schema, err) < 0 ||
+        take_extra(agent, options->extra, err) < 0 ||
         take_prompt(agent, options->system_prompt, err) < 0)
         return err->code;
     return 0;

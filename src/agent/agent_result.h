@@ -22,10 +22,3 @@ MUST_CHECK int agent_result_add_cell(hutch_agent_result *result,
 /* Sets the answer to a copy. Errors: NO_MEMORY. */
 MUST_CHECK int agent_result_set_answer(hutch_agent_result *result, const char *text, size_t length,
                                        struct hutch_error *err);
-
-/* Adds what a server counted, an object, to *sum, an object or NULL: numbers are summed, objects
- * likewise, all else is left out. Errors: NO_MEMORY. */
-MUST_CHECK int usage_add(json_t **sum, const json_t *usage, struct hutch_error *err);
-
-/* The tokens that it makes in all. */
-uint64_t usage_total(const json_t *usage);

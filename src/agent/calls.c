@@ -57,6 +57,39 @@ static const char *tool_named(const struct calls *calls, const char *name)
     return NULL;
 }
 
+/* ---- members that only the server knows ---- */
+
+/* What a member takes as JSON; of more than is allowed, more than that. */
+static size_t member_bytes(const char *name, const json_t *value)
+{
+    auto_buf struct buf text = BUF_MAX(LIMIT_REPLY_EXTRA_BYTES);
+
+    json_append_value(&text, value);
+    return strlen(name) + strlen("\"\":,") +
+           (text.failure == BUF_OK ? text.length : LIMIT_REPLY_EXTRA_BYTES);
+}
+
+int extra_put(struct extra *extra, const char *name, json_t *value, bool lists_go_on,
+              struct hutch_error *err)
+{
+    if (!extra->members)
+        extra->members = json_object();
+    json_t *had = json_object_get(extra->members, name);
+    bool goes_on = lists_go_on && json_is_array(had) && json_is_array(value);
+    size_t bytes = extra->bytes + member_bytes(name, value);
+    if (had && !goes_on)
+        bytes -= member_bytes(name, had);
+    if (bytes > LIMIT_REPLY_EXTRA_BYTES)
+        return err_set(err, HUTCH_ERR_INVALID,
+                       "members of the reply that are not of the protocol: more than %llu bytes",
+                       (unsigned long long)LIMIT_REPLY_EXTRA_BYTES);
+    extra->bytes = bytes;
+    if (goes_on)
+        return json_array_extend(had, value) < 0 ? no_memory(err) : 0;
+    json_t *own = json_is_array(value) ? json_copy(value) : json_incref(value);
+    return json_object_set_new_nocheck(extra->members, name, own) < 0 ? no_memory(err) : 0;
+}
+
 /* ---- which slot ---- */
 
 /* A piece as it was sent. */
@@ -204,8 +237,10 @@ static int take_arguments(struct calls *calls, size_t at, const struct buf *argu
 }
 
 /* Members of an entry that are not of the protocol; the last value counts. */
-static int take_extra(struct call_slot *slot, const json_t *entry, struct hutch_error *err)
+static int take_extra(struct calls *calls, struct call_slot *slot, const json_t *entry,
+                      struct hutch_error *err)
 {
+    struct extra extra = {slot->extra, calls->extra_bytes};
     static const char *const known[] = {"index", "id", "type", "function"};
     json_t *members = (json_t *)entry; /* is not changed by being walked through */
 
@@ -214,13 +249,11 @@ static int take_extra(struct call_slot *slot, const json_t *entry, struct hutch_
         bool ours = json_is_null(json_object_iter_value(at));
         for (size_t i = 0; i < ARRAY_LENGTH(known); i++)
             ours = ours || strcmp(known[i], name) == 0;
-        if (ours)
-            continue;
-        if (!slot->extra)
-            slot->extra = json_object();
-        if (!slot->extra ||
-            json_object_set_nocheck(slot->extra, name, json_object_iter_value(at)) < 0)
-            return no_memory(err);
+        int code = ours ? 0 : extra_put(&extra, name, json_object_iter_value(at), false, err);
+        slot->extra = extra.members;
+        calls->extra_bytes = extra.bytes;
+        if (code < 0)
+            return code;
     }
     return 0;
 }
@@ -239,7 +272,7 @@ static int take_piece(struct calls *calls, const struct piece *piece, bool whole
         take_name(calls, slot, piece->name);
     if (buf_check(&slot->id, err) < 0 || buf_check(&slot->name, err) < 0)
         return err_context(err, "id or name of a tool call");
-    if (take_extra(slot, piece->entry, err) < 0)
+    if (take_extra(calls, slot, piece->entry, err) < 0)
         return err->code;
     return take_arguments(calls, at, &piece->arguments, err);
 }

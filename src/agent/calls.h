@@ -19,19 +19,32 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Members that only the server knows. Zeroed, there are none. */
+struct extra {
+    json_t *members; /* an object, or NULL */
+    size_t bytes;    /* as JSON, or somewhat less */
+};
+
+/* Sets a member to a value, of which it has a share; where lists_go_on, a list is put behind the
+ * one that is there. Errors: INVALID for more than LIMIT_REPLY_EXTRA_BYTES, NO_MEMORY. */
+MUST_CHECK int extra_put(struct extra *extra, const char *name, json_t *value, bool lists_go_on,
+                         struct hutch_error *err);
+
 struct call_slot;
 
 struct calls {
     const char *const *tools; /* names that are known, ended by NULL; NULL: any is good */
     struct call_slot *slots;  /* in the order of their first pieces */
     size_t count;
+    size_t extra_bytes; /* of the calls together */
 };
 #define CALLS_OF(tools_) ((struct calls){.tools = (tools_)})
 void calls_done(struct calls *calls);
 
 /* Takes an entry of "tool_calls": a piece, or, where whole, a call of its own. What is no
  * object is ignored. Errors: INVALID for more than LIMIT_REPLY_CALLS calls or longer
- * arguments than LIMIT_ARGUMENTS_BYTES, NO_MEMORY. */
+ * arguments than LIMIT_ARGUMENTS_BYTES or more of other members than LIMIT_REPLY_EXTRA_BYTES,
+ * NO_MEMORY. */
 MUST_CHECK int calls_take(struct calls *calls, const json_t *entry, bool whole,
                           struct hutch_error *err);
 

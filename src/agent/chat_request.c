@@ -61,11 +61,10 @@ static int check_tools(const json_t *tools, struct hutch_error *err)
     return 0;
 }
 
-static int check_extra(const json_t *extra, struct hutch_error *err)
+static int check_extra(const json_t *extra, bool has_format, struct hutch_error *err)
 {
-    static const char *const own[] = {"model",       "messages",    "stream",
-                                      "tools",       "tool_choice", "response_format",
-                                      "temperature", "max_tokens",  "max_completion_tokens"};
+    static const char *const own[] = {"model", "messages",    "stream",
+                                      "tools", "temperature", "max_tokens"};
 
     if (extra && !json_is_object(extra))
         return err_set(err, HUTCH_ERR_INVALID, "extra: an object expected, not %s",
@@ -74,6 +73,8 @@ static int check_extra(const json_t *extra, struct hutch_error *err)
         if (json_object_get(extra, own[i]))
             return err_set(err, HUTCH_ERR_INVALID, "extra.%s: is a field of its own", own[i]);
     }
+    if (has_format && json_object_get(extra, "response_format"))
+        return err_set(err, HUTCH_ERR_INVALID, "extra.response_format: the schema sets it");
     if (json_object_get(extra, "n"))
         return err_set(err, HUTCH_ERR_INVALID, "extra.n: only one choice is asked for");
     return 0;
@@ -92,7 +93,7 @@ int chat_request_check(const struct chat_request *request, struct hutch_error *e
         return err_set(err, HUTCH_ERR_INVALID, "max_tokens: over 64 bits");
     if (check_tools(request->tools, err) < 0)
         return err->code;
-    return check_extra(request->extra, err);
+    return check_extra(request->extra, request->response_format != NULL, err);
 }
 
 /* ---- writing ---- */
@@ -128,13 +129,16 @@ static void append_tools(struct buf *out, const json_t *tools)
     buf_append_text(out, json_array_size(tools) > 0 ? "]" : "");
 }
 
-static void append_extra(struct buf *out, const json_t *extra, bool without_stream_options)
+static void append_extra(struct buf *out, const struct chat_request *request,
+                         bool without_stream_options)
 {
-    json_t *members = (json_t *)extra; /* is not changed by being walked through */
+    json_t *members = (json_t *)request->extra; /* is not changed by being walked through */
+    bool chooses = json_array_size(request->tools) > 0 && !request->tool_choice;
 
     for (void *at = json_object_iter(members); at; at = json_object_iter_next(members, at)) {
         const char *name = json_object_iter_key(at);
-        if (!without_stream_options || strcmp(name, "stream_options") != 0)
+        if ((!without_stream_options || strcmp(name, "stream_options") != 0) &&
+            (chooses || strcmp(name, "tool_choice") != 0))
             append_value(out, name, json_object_iter_value(at));
     }
 }
@@ -158,11 +162,11 @@ int chat_request_write(const struct chat_request *request, const struct chat_qui
         append_value(out, "tool_choice", request->tool_choice);
     if (request->temperature >= 0)
         buf_appendf(out, ",\"temperature\":%s", number_exact(request->temperature).text);
-    if (request->max_tokens > 0)
+    if (request->max_tokens > 0 && !json_object_get(request->extra, "max_completion_tokens"))
         buf_appendf(out, ",\"%s\":%" PRIu64, other_name ? "max_completion_tokens" : "max_tokens",
                     request->max_tokens);
     append_value(out, "response_format", request->response_format);
-    append_extra(out, request->extra, quirks->no_stream_options || !stream);
+    append_extra(out, request, quirks->no_stream_options || !stream);
     buf_append_text(out, "}");
     return buf_check(out, err) < 0 ? err_context(err, "the request to the model") : 0;
 }

@@ -21,8 +21,10 @@ struct chat_request {
     bool max_completion_tokens;    /* it goes by that name */
     const json_t *tool_choice;     /* NULL, or no tools: not said */
     const json_t *response_format; /* NULL: not said */
-    const json_t *extra;           /* object of further members, such as top_p, stop, seed; nulls
-                                      are left out; NULL: none */
+    const json_t *extra; /* object of further members, such as top_p, stop, seed; nulls are left
+                            out; NULL: none. A tool_choice of it is for requests with tools that
+                            say none of their own; its max_completion_tokens goes in place of
+                            max_tokens; response_format, where there is none above */
     bool stream;
 };
 #define CHAT_REQUEST_EMPTY ((struct chat_request){.temperature = -1})

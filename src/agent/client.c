@@ -11,6 +11,7 @@
 #include "base/quote.h"
 #include "endpoint.h"
 #include "transfer.h"
+#include "usage.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -23,6 +24,7 @@
 #define TIME_MS_MAX 600000u
 #define RETRIES_MAX 100u
 #define HEADER_MAX KIB(8)
+#define HIDDEN_WORD_BYTES 8 /* of a header; shorter ones are no secrets, such as Bearer */
 
 struct client {
     struct client_options options; /* pointers are to the copies below, or NULL */
@@ -32,6 +34,8 @@ struct client {
     char *headers[LIMIT_HEADERS];
     size_t header_count;
     bool own_authorization; /* among the headers */
+    char **hidden;          /* secrets, ended by NULL; NULL: none */
+    size_t hidden_count;
     CURLM *multi;
     struct chat_quirks quirks;
 };
@@ -147,6 +151,34 @@ static bool is_header(const char *text)
     return true;
 }
 
+/* Of the words that are in no error. */
+static int hide(struct client *client, const char *word, size_t length, struct hutch_error *err)
+{
+    char **hidden = reallocarray(client->hidden, client->hidden_count + 2, sizeof(*client->hidden));
+
+    if (!hidden)
+        return no_memory(err);
+    client->hidden = hidden;
+    hidden[client->hidden_count] = strndup(word, length);
+    hidden[client->hidden_count + 1] = NULL;
+    return hidden[client->hidden_count++] ? 0 : no_memory(err);
+}
+
+/* The value of a header may be a secret, or hold one behind a word that is none. */
+static int hide_words(struct client *client, const char *header, struct hutch_error *err)
+{
+    static const char between[] = " \t:=;,";
+
+    for (const char *at = strchr(header, ':'); *at;) {
+        at += strspn(at, between);
+        size_t length = strcspn(at, between);
+        if (length >= HIDDEN_WORD_BYTES && hide(client, at, length, err) < 0)
+            return err->code;
+        at += length;
+    }
+    return 0;
+}
+
 static int copy_headers(struct client *client, const char *const *headers, struct hutch_error *err)
 {
     for (; headers && *headers; headers++) {
@@ -159,6 +191,8 @@ static int copy_headers(struct client *client, const char *const *headers, struc
         if (!copy)
             return no_memory(err);
         client->headers[client->header_count++] = copy;
+        if (hide_words(client, copy, err) < 0)
+            return err->code;
         if (strncasecmp(copy, "Authorization:", strlen("Authorization:")) == 0)
             client->own_authorization = true;
     }
@@ -181,7 +215,8 @@ static int fill(struct client *client, const struct client_options *options,
     client->options.base_url = client->base_url;
     client->options.ca_file = client->ca_file;
     if (options->key && options->key->text &&
-        secret_from_text(options->key->text, &client->key, err) < 0)
+        (secret_from_text(options->key->text, &client->key, err) < 0 ||
+         hide(client, client->key.text, strlen(client->key.text), err) < 0))
         return err->code;
     return copy_headers(client, options->headers, err);
 }
@@ -225,6 +260,12 @@ void client_free(struct client *client)
         explicit_bzero(client->headers[i], strlen(client->headers[i])); /* may be a secret */
         free(client->headers[i]);
     }
+    for (size_t i = 0; i < client->hidden_count; i++) {
+        if (client->hidden[i])
+            explicit_bzero(client->hidden[i], strlen(client->hidden[i]));
+        free(client->hidden[i]);
+    }
+    free(client->hidden);
     secret_done(&client->key);
     buf_done(&client->url);
     free(client->base_url);
@@ -279,6 +320,11 @@ static bool make_headers(struct curl_slist **headers, const struct client *clien
 
 /* ---- a try ---- */
 
+static const char *const *hidden_of(const struct client *client)
+{
+    return (const char *const *)client->hidden;
+}
+
 /* A call of client_chat. */
 struct chat {
     struct client *client;
@@ -288,6 +334,7 @@ struct chat {
     struct buf origin;
     unsigned attempts, tries, empty;
     struct retry_hints hints; /* of the last answer */
+    json_t *usage;            /* of the tries that failed; NULL for none */
 };
 
 enum verdict { DONE, AGAIN, LATER, FAILED };
@@ -350,6 +397,7 @@ static int send_once(struct chat *chat, struct reply_builder *builder, struct an
         .url = client->url.data,
         .headers = headers,
         .body = &body,
+        .hidden = hidden_of(client),
         .cancel_fd = chat->call->cancel_fd,
         .deadline_ns = chat->call->deadline_ns,
         .builder = builder,
@@ -401,7 +449,8 @@ static void status_error(const struct client *client, const struct answer *answe
     const char *fault = setup_fault(answer);
     int status = answer->http_status;
 
-    model_server_words(buf_text(&answer->body), answer->body.length, words, sizeof(words));
+    model_server_words(buf_text(&answer->body), answer->body.length, hidden_of(client), words,
+                       sizeof(words));
     model_error_set(error, model_error_kind_of(status), "HTTP %d%s%s%s%s%s%s", status,
                     words[0] ? ": " : "", words,
                     fault ? fault : advice(status, client->key.text || client->own_authorization),
@@ -426,6 +475,7 @@ static bool adapt(struct chat *chat, const struct answer *answer)
     else if (stream && says(answer, "stream_options"))
         quirk = &quirks->no_stream_options;
     else if (request->max_tokens > 0 && !request->max_completion_tokens &&
+             !json_object_get(request->extra, "max_completion_tokens") &&
              says(answer, "max_completion_tokens"))
         quirk = &quirks->max_completion_tokens;
     else if (!stream && says(answer, "enable_thinking"))
@@ -472,8 +522,38 @@ static void complete_error(const struct chat *chat, const struct answer *answer,
         error->text_shown = true;
         error->retry_safe = false;
     }
-    secret_hide(&chat->client->key, error->message);
-    secret_hide(&chat->client->key, error->request_id);
+    secret_hide(hidden_of(chat->client), error->message);
+}
+
+/* Tokens of a try that failed were taken all the same. A server is not trusted to keep small what
+ * it says of them. */
+static enum verdict keep_usage(struct chat *chat, const json_t *usage, enum verdict verdict,
+                               struct model_error *error)
+{
+    auto_buf struct buf text = BUF_MAX(LIMIT_USAGE_BYTES);
+    struct hutch_error err;
+
+    if (!usage)
+        return verdict;
+    json_append_value(&text, usage);
+    if (text.failure != BUF_OK || usage_add(&chat->usage, usage, &err) == 0)
+        return verdict;
+    model_error_from(error, MODEL_NO_MEMORY, &err);
+    return FAILED;
+}
+
+/* Gives the reply the sum. */
+static int settle_usage(struct chat *chat, int code, struct reply *reply, struct model_error *error)
+{
+    struct hutch_error err;
+
+    if (!chat->usage)
+        return code;
+    if (code == 0 && reply->usage && usage_add(&chat->usage, reply->usage, &err) < 0)
+        code = model_error_from(error, MODEL_NO_MEMORY, &err);
+    json_decref(reply->usage); /* of a reply that broke it is counted already */
+    reply->usage = TAKE_POINTER(chat->usage);
+    return code;
 }
 
 static enum verdict try_once(struct chat *chat, struct reply *reply, struct model_error *error)
@@ -484,6 +564,7 @@ static enum verdict try_once(struct chat *chat, struct reply *reply, struct mode
         .on_text = chat->call->on_text,
         .on_reasoning = chat->call->on_reasoning,
         .user = chat->call->user,
+        .hidden = hidden_of(chat->client),
     };
     auto_answer struct answer answer = ANSWER_NONE;
     struct reply_builder builder;
@@ -500,7 +581,7 @@ static enum verdict try_once(struct chat *chat, struct reply *reply, struct mode
     chat->hints = answer.hints;
     if (verdict == FAILED) {
         complete_error(chat, &answer, &builder, error);
-        verdict = judge_error(chat, error);
+        verdict = keep_usage(chat, builder.usage, judge_error(chat, error), error);
     }
     if (verdict == FAILED && builder.shown) {
         reply_done(reply);
@@ -593,6 +674,7 @@ int client_chat(struct client *client, const struct chat_request *request,
         code = try_until_done(&chat, ret_reply, error);
     pipe_guard_end(&guard);
     buf_done(&chat.origin);
+    code = settle_usage(&chat, code, ret_reply, error);
     if (code == 0)
         memset(error, 0, sizeof(*error)); /* of earlier tries */
     return code < 0 ? -1 : 0;

@@ -8,7 +8,12 @@
  * HTTPS_PROXY, ALL_PROXY and NO_PROXY, as libcurl reads them. While a call runs, SIGPIPE is
  * blocked in its thread.
  *
- * The key goes to the host of the base URL alone; it is in no error and no log.
+ * The key goes to the host of the base URL alone; neither it nor the longer words of the values
+ * of headers are in an error or a log. A reply that repeats them is given as it came.
+ *
+ * Connections are closed in programs that the process starts. What libcurl has besides for its own
+ * waking up, a pair of descriptors for each client, is not: it opens it itself, and cannot be
+ * told how.
  */
 #pragma once
 
@@ -64,8 +69,8 @@ struct client_call {
  * another form where the server does not take one (struct chat_quirks).
  *
  * Returns 0; *ret_reply is the caller's, its message knows its origin. Or -1 with *error
- * set; then *ret_reply holds what error->text_shown says was shown, else it is empty. It is
- * to be freed in any case. */
+ * set; then *ret_reply holds what error->text_shown says was shown. Its usage is the sum of what
+ * all tries took, in both cases. It is to be freed in any case. */
 MUST_CHECK int client_chat(struct client *client, const struct chat_request *request,
                            const struct client_call *call, struct reply *ret_reply,
                            struct model_error *error);

@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/parse.h"
 #include "base/utf8.h"
+#include "secret.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,23 +45,37 @@ const char *model_error_name(enum model_error_kind kind)
 
 /* ---- making them ---- */
 
-void model_one_line(const char *data, size_t length, char *text, size_t size)
+/* What is shown of the text at data, which has length bytes. Returns how many of them it stands
+ * for. */
+static size_t shown_for(const char *data, size_t length, const char *const *hidden,
+                        const char **ret_shown, size_t *ret_count)
+{
+    bool valid;
+    size_t secret = secret_at(hidden, data, length);
+    size_t unit = secret > 0 ? secret : utf8_unit(data, length, &valid);
+
+    *ret_shown = data;
+    *ret_count = unit;
+    if (secret > 0)
+        *ret_shown = SECRET_MASK;
+    else if (!valid)
+        *ret_shown = UTF8_REPLACEMENT;
+    else if (utf8_is_control(data, unit))
+        *ret_shown = " ";
+    if (*ret_shown != data)
+        *ret_count = strlen(*ret_shown);
+    return unit;
+}
+
+void model_one_line(const char *data, size_t length, const char *const *hidden, char *text,
+                    size_t size)
 {
     size_t used = 0;
 
     for (size_t at = 0; at < length;) {
-        bool valid;
-        size_t unit = utf8_unit(data + at, length - at, &valid);
-        const char *shown = data + at;
-        size_t count = unit;
-        if (!valid) {
-            shown = UTF8_REPLACEMENT;
-            count = strlen(UTF8_REPLACEMENT);
-        } else if (utf8_is_control(data + at, unit)) {
-            shown = " ";
-            count = 1;
-        }
-        at += unit;
+        const char *shown;
+        size_t count;
+        at += shown_for(data + at, length - at, hidden, &shown, &count);
         if (count == 1 && *shown == ' ' && (used == 0 || text[used - 1] == ' '))
             continue; /* no runs of blanks, none at the start */
         if (count > size - 1 - used)
@@ -83,7 +98,7 @@ int model_error_set(struct model_error *error, enum model_error_kind kind, const
     va_end(args);
     memset(error, 0, sizeof(*error));
     error->kind = kind;
-    model_one_line(text, strlen(text), error->message, sizeof(error->message));
+    model_one_line(text, strlen(text), NULL, error->message, sizeof(error->message));
     return -1;
 }
 
@@ -170,28 +185,29 @@ int model_status_of(const json_t *value)
 
 /* ---- the server's words ---- */
 
-static bool take_words(const json_t *value, char *text, size_t size)
+static bool take_words(const json_t *value, const char *const *hidden, char *text, size_t size)
 {
     if (!json_is_string(value) || json_string_length(value) == 0)
         return false;
-    model_one_line(json_string_value(value), json_string_length(value), text, size);
+    model_one_line(json_string_value(value), json_string_length(value), hidden, text, size);
     return text[0] != '\0';
 }
 
-bool model_words_of(const json_t *value, char *text, size_t size)
+bool model_words_of(const json_t *value, const char *const *hidden, char *text, size_t size)
 {
     const json_t *error = json_object_get(value, "error");
 
-    return take_words(json_object_get(error, "message"), text, size) ||
-           take_words(error, text, size) ||
+    return take_words(json_object_get(error, "message"), hidden, text, size) ||
+           take_words(error, hidden, text, size) ||
            take_words(
-               json_object_get(json_object_get(json_array_get(value, 0), "error"), "message"), text,
-               size) ||
-           take_words(json_object_get(value, "message"), text, size) ||
-           take_words(json_object_get(value, "detail"), text, size);
+               json_object_get(json_object_get(json_array_get(value, 0), "error"), "message"),
+               hidden, text, size) ||
+           take_words(json_object_get(value, "message"), hidden, text, size) ||
+           take_words(json_object_get(value, "detail"), hidden, text, size);
 }
 
-void model_server_words(const char *body, size_t length, char *text, size_t size)
+void model_server_words(const char *body, size_t length, const char *const *hidden, char *text,
+                        size_t size)
 {
     struct hutch_error err;
     auto_json json_t *value = NULL;
@@ -199,7 +215,7 @@ void model_server_words(const char *body, size_t length, char *text, size_t size
 
     if (json_read_prefix(body, length, JSON_TAKE_TWICE | JSON_TAKE_BIG | JSON_TAKE_CONTROLS, &at,
                          &value, &err) == 0 &&
-        model_words_of(value, text, size))
+        model_words_of(value, hidden, text, size))
         return;
-    model_one_line(body, length < WORDS_BYTES ? length : WORDS_BYTES, text, size);
+    model_one_line(body, length, hidden, text, size <= WORDS_BYTES ? size : WORDS_BYTES + 1);
 }

@@ -74,14 +74,17 @@ bool model_status_retried(int http_status);
 int model_status_of(const json_t *value);
 
 /* What a server says in an answer that is an error, the first that exists of error.message,
- * error as a string, [0].error.message, message, detail; else the first 500 bytes of the
- * body. Written into text (at least 1 byte) as one line of UTF-8, cut at its size. body may
- * be any bytes; what is not JSON is taken as text. */
-void model_server_words(const char *body, size_t length, char *text, size_t size);
+ * error as a string, [0].error.message, message, detail; else the body, cut at 500 bytes.
+ * Written into text (at least 1 byte) as model_one_line does. body may be any bytes; what is
+ * not JSON is taken as text. */
+void model_server_words(const char *body, size_t length, const char *const *hidden, char *text,
+                        size_t size);
 
 /* The same of a JSON value; false if it has none of these. */
-bool model_words_of(const json_t *value, char *text, size_t size);
+bool model_words_of(const json_t *value, const char *const *hidden, char *text, size_t size);
 
 /* Copies foreign bytes as one line: control characters and line ends become blanks, bad
- * UTF-8 becomes U+FFFD; cut at a character when longer than size - 1. */
-void model_one_line(const char *data, size_t length, char *text, size_t size);
+ * UTF-8 becomes U+FFFD, each of the secrets (see secret_at) its mask; then cut at a character
+ * when longer than size - 1, so that no part of a secret is left. */
+void model_one_line(const char *data, size_t length, const char *const *hidden, char *text,
+                    size_t size);

@@ -51,7 +51,7 @@ void reply_builder_done(struct reply_builder *builder)
     buf_done(&builder->reasoning_content);
     buf_done(&builder->reasoning_plain);
     calls_done(&builder->calls);
-    json_decref(builder->extra);
+    json_decref(builder->extra.members);
     json_decref(builder->usage);
     free(builder->model);
     *builder = (struct reply_builder){.finish = REPLY_STOP};
@@ -162,31 +162,18 @@ static bool is_known(const char *name, const json_t *value)
            (strcmp(name, "reasoning") == 0 || strcmp(name, "reasoning_content") == 0);
 }
 
-/* A list goes on, of other values the last one counts. */
-static int keep(json_t *extra, const char *name, json_t *value)
-{
-    json_t *had = json_object_get(extra, name);
-
-    if (json_is_array(had) && json_is_array(value))
-        return json_array_extend(had, value);
-    if (!json_is_array(value))
-        return json_object_set_nocheck(extra, name, value);
-    return json_object_set_new_nocheck(extra, name, json_copy(value));
-}
-
 static int take_extra(struct reply_builder *builder, const json_t *delta, struct model_error *error)
 {
     json_t *members = (json_t *)delta; /* is not changed by being walked through */
+    struct hutch_error err;
 
     for (void *at = json_object_iter(members); at; at = json_object_iter_next(members, at)) {
         json_t *value = json_object_iter_value(at);
         const char *name = json_object_iter_key(at);
         if (json_is_null(value) || is_known(name, value))
             continue;
-        if (!builder->extra)
-            builder->extra = json_object();
-        if (!builder->extra || keep(builder->extra, name, value) < 0)
-            return no_memory(error);
+        if (extra_put(&builder->extra, name, value, true, &err) < 0)
+            return model_error_from(error, MODEL_TOO_LARGE, &err);
     }
     return 0;
 }
@@ -233,8 +220,8 @@ static int server_failed(struct reply_builder *builder, const json_t *value, con
     char words[MODEL_ERROR_BYTES / 2];
     int status = json_is_object(where) ? model_status_of(where) : model_status_of(value);
 
-    if (!model_words_of(value, words, sizeof(words)))
-        model_one_line("no reason given", strlen("no reason given"), words, sizeof(words));
+    if (!model_words_of(value, builder->options.hidden, words, sizeof(words)))
+        memcpy(words, "no reason given", sizeof("no reason given"));
     model_error_set(error, model_error_kind_of(status),
                     "the server gave an error instead of %s: %s",
                     builder->shown ? "the rest of the reply" : "a reply", words);
@@ -365,14 +352,14 @@ static size_t skip_between(const char *data, size_t length)
     }
 }
 
-static int malformed(struct model_error *error, const char *what, const char *data, size_t length,
-                     const struct hutch_error *err)
+static int malformed(const struct reply_builder *builder, const char *what, const char *data,
+                     size_t length, const struct hutch_error *err, struct model_error *error)
 {
     char words[MODEL_ERROR_BYTES / 2];
 
     if (err->code == HUTCH_ERR_NO_MEMORY)
         return no_memory(error);
-    model_one_line(data, length, words, sizeof(words));
+    model_one_line(data, length, builder->options.hidden, words, sizeof(words));
     return model_error_set(error, MODEL_MALFORMED, "%s is not JSON (%s): %s", what, err->message,
                            words);
 }
@@ -382,7 +369,7 @@ static int failed_event(struct reply_builder *builder, const char *data, size_t 
 {
     char words[MODEL_ERROR_BYTES / 2];
 
-    model_server_words(data, length, words, sizeof(words));
+    model_server_words(data, length, builder->options.hidden, words, sizeof(words));
     model_error_set(error, MODEL_SERVER, "the server gave an error instead of a reply: %s", words);
     error->retry_safe = !builder->shown;
     error->text_shown = builder->shown;
@@ -404,7 +391,7 @@ static int take_json(struct reply_builder *builder, const struct sse_event *even
         }
         if (strcmp(event->name, "error") == 0)
             return failed_event(builder, data, length, error);
-        return malformed(error, "an event of the stream", data, length, &err);
+        return malformed(builder, "an event of the stream", data, length, &err, error);
     }
     *at += used;
     if (strcmp(event->name, "error") == 0 && !json_object_get(value, "choices") &&
@@ -438,7 +425,7 @@ int reply_take_whole(struct reply_builder *builder, const char *data, size_t len
     size_t at;
 
     if (json_read_prefix(data, length, TAKE, &at, &value, &err) < 0)
-        return malformed(error, "the server's answer", data, length, &err);
+        return malformed(builder, "the server's answer", data, length, &err, error);
     if (take_value(builder, value, true, error) < 0)
         return -1;
     builder->done = true;
@@ -456,9 +443,9 @@ static int set_member(struct reply_builder *builder, const char *name, const str
 {
     if (text->length == 0)
         return 0;
-    if (!builder->extra)
-        builder->extra = json_object();
-    return json_object_set_new_nocheck(builder->extra, name,
+    if (!builder->extra.members)
+        builder->extra.members = json_object();
+    return json_object_set_new_nocheck(builder->extra.members, name,
                                        json_stringn_nocheck(text->data, text->length));
 }
 
@@ -509,11 +496,13 @@ static int make(struct reply_builder *builder, struct reply *reply, struct model
     reply->refused = builder->text.length == 0 && builder->refusal.length > 0;
     reply->message.role = MESSAGE_ASSISTANT;
     reply->message.text = take_buffer(reply->refused ? &builder->refusal : &builder->text);
-    reply->message.extra = TAKE_POINTER(builder->extra);
+    reply->message.extra = TAKE_POINTER(builder->extra.members);
     reply->reasoning = take_buffer(&builder->reasoning);
-    reply->usage = TAKE_POINTER(builder->usage);
     reply->model = TAKE_POINTER(builder->model);
-    return check_empty(builder, reply, error);
+    if (check_empty(builder, reply, error) < 0)
+        return -1; /* what it took is still the builder's */
+    reply->usage = TAKE_POINTER(builder->usage);
+    return 0;
 }
 
 int reply_finish(struct reply_builder *builder, struct reply *ret_reply, struct model_error *error)

@@ -48,6 +48,7 @@ struct reply_options {
     reply_text_fn on_text;                   /* may be NULL */
     reply_text_fn on_reasoning;              /* may be NULL */
     void *user;
+    const char *const *hidden; /* secrets that are in no error, see secret_at; NULL for none */
 };
 
 struct reply_builder {
@@ -55,7 +56,8 @@ struct reply_builder {
     struct buf text, refusal, reasoning;
     struct buf reasoning_content, reasoning_plain; /* as the members of that name */
     struct calls calls;
-    json_t *extra, *usage;
+    struct extra extra;
+    json_t *usage;
     char *model;
     enum reply_finish finish;
     bool finished; /* a reason to finish was seen */
@@ -82,7 +84,7 @@ bool reply_is_complete(const struct reply_builder *builder);
 
 /* Makes the reply. *ret_reply is the caller's. Returns 0, or -1: TRUNCATED when it is not
  * complete, EMPTY when it is stopped without text and calls (both retry_safe unless something
- * was shown), TOO_LARGE, NO_MEMORY. */
+ * was shown; its usage is still the builder's), TOO_LARGE, NO_MEMORY. */
 MUST_CHECK int reply_finish(struct reply_builder *builder, struct reply *ret_reply,
                             struct model_error *error);
 

@@ -2,13 +2,14 @@
 /* See secret.h. */
 #include "secret.h"
 
+#include "base/clock.h"
+#include "base/fd.h"
 #include "base/limits.h"
 #include "environment.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
-
-#define MASK "***"
 
 void secret_done(struct secret *secret)
 {
@@ -53,14 +54,20 @@ int secret_from_text(const char *text, struct secret *ret_secret, struct hutch_e
     return take(text, strlen(text), ret_secret, err);
 }
 
-/* Reads up to size bytes of a file; what it has beyond is not read. */
+/* Reads up to size bytes of a file; what it has beyond is not read. -1 with errno. */
 static ssize_t read_some(int fd, char *data, size_t size)
 {
     size_t length = 0;
 
     while (length < size) {
+        int ready =
+            fd_wait(fd, POLLIN, clock_after_ns((uint64_t)(LIMIT_KEY_SECONDS * NS_PER_SECOND)));
+        if (ready == 0)
+            errno = ETIMEDOUT;
+        if (ready <= 0)
+            return -1;
         ssize_t count = read(fd, data + length, size - length);
-        if (count < 0 && errno == EINTR)
+        if (count < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (count < 0)
             return -1;
@@ -74,7 +81,7 @@ static ssize_t read_some(int fd, char *data, size_t size)
 int secret_from_file(const char *path, struct secret *ret_secret, struct hutch_error *err)
 {
     char data[LIMIT_KEY_BYTES + 64]; /* line ends may follow the key */
-    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
     if (fd < 0)
         return err_errno(err, HUTCH_ERR_SYSTEM, errno, "open the file of the API key '%s'", path);
@@ -100,14 +107,32 @@ int secret_from_environment(char *const *environment, const char *const *names,
     return 0;
 }
 
-void secret_hide(const struct secret *secret, char *text)
+size_t secret_at(const char *const *hidden, const char *data, size_t length)
 {
-    size_t length = secret->text ? strlen(secret->text) : 0;
+    size_t longest = 0;
 
-    if (length < strlen(MASK))
-        return; /* nothing that could be told apart from ordinary text */
-    for (char *at = text; (at = strstr(at, secret->text)); at += strlen(MASK)) {
-        memcpy(at, MASK, strlen(MASK));
-        memmove(at + strlen(MASK), at + length, strlen(at + length) + 1);
+    for (; hidden && *hidden; hidden++) {
+        size_t size = strlen(*hidden);
+        if (size >= strlen(SECRET_MASK) && size <= length && size > longest &&
+            memcmp(*hidden, data, size) == 0)
+            longest = size;
     }
+    return longest;
+}
+
+void secret_hide(const char *const *hidden, char *text)
+{
+    size_t length = strlen(text), to = 0;
+
+    for (size_t at = 0; at < length;) {
+        size_t size = secret_at(hidden, text + at, length - at);
+        if (size > 0) {
+            memcpy(text + to, SECRET_MASK, strlen(SECRET_MASK));
+            to += strlen(SECRET_MASK);
+            at += size;
+        } else {
+            text[to++] = text[at++];
+        }
+    }
+    text[to] = '\0';
 }

@@ -21,7 +21,8 @@ void secret_done(struct secret *secret);
 MUST_CHECK int secret_from_text(const char *text, struct secret *ret_secret,
                                 struct hutch_error *err);
 
-/* The content of a file. Blocking, for a file that is one. Errors: SYSTEM too. */
+/* The content of a file, or of a pipe, which has LIMIT_KEY_SECONDS for each piece of it. Errors:
+ * SYSTEM too. */
 MUST_CHECK int secret_from_file(const char *path, struct secret *ret_secret,
                                 struct hutch_error *err);
 
@@ -31,5 +32,12 @@ MUST_CHECK int secret_from_file(const char *path, struct secret *ret_secret,
 MUST_CHECK int secret_from_environment(char *const *environment, const char *const *names,
                                        struct secret *ret_secret, struct hutch_error *err);
 
-/* Writes *** over each place of a text that holds the key. */
-void secret_hide(const struct secret *secret, char *text);
+/* What is shown in place of a secret. */
+#define SECRET_MASK "***"
+
+/* The length of the longest of the secrets, strings ended by NULL (NULL: none), that data begins
+ * with; 0: of none. One that is shorter than the mask is no secret. */
+size_t secret_at(const char *const *hidden, const char *data, size_t length);
+
+/* Writes the mask over each place of a text that holds one of them. */
+void secret_hide(const char *const *hidden, char *text);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cell_copy.h"
+#include "usage.h"
 
 #include <limits.h>
 #include <signal.h>

@@ -10,6 +10,8 @@
 #include "sse.h"
 
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -33,6 +35,7 @@ struct exchange {
     uint64_t received;     /* bytes of the body */
     uint64_t last_byte_ns; /* 0: there was none */
     uint64_t connected_ns; /* 0: not yet */
+    sigset_t own_signals;  /* of the thread, that the callbacks have too */
     char curl_says[CURL_ERROR_SIZE];
 };
 
@@ -43,9 +46,12 @@ void answer_done(struct answer *answer)
 
 /* ---- headers ---- */
 
-static void copy_line(char *to, size_t size, const char *value)
+static void take_request_id(struct exchange *exchange, const char *value)
 {
-    model_one_line(value, strlen(value), to, size);
+    struct answer *answer = exchange->answer;
+
+    model_one_line(value, strlen(value), exchange->transfer->hidden, answer->request_id,
+                   sizeof(answer->request_id));
 }
 
 static void take_header(struct exchange *exchange, const char *name, const char *value)
@@ -57,7 +63,7 @@ static void take_header(struct exchange *exchange, const char *name, const char 
             strncasecmp(value, "text/event-stream", strlen("text/event-stream")) == 0;
     else if (strcasecmp(name, "x-request-id") == 0 ||
              (strcasecmp(name, "x-generation-id") == 0 && answer->request_id[0] == '\0'))
-        copy_line(answer->request_id, sizeof(answer->request_id), value);
+        take_request_id(exchange, value);
     else if (!retry_take_header(&answer->hints, name, value)) {
         time_t date = curl_getdate(value, NULL);
         if (date != (time_t)-1)
@@ -111,18 +117,26 @@ static int on_event(void *user, const struct sse_event *event)
     return code;
 }
 
-/* What the body begins with says more than its header. */
-static enum form form_of(const struct exchange *exchange, const char *data, size_t length)
+/* Blanks and the byte order mark, in whose place a piece may end. */
+static size_t skip_start(const char *data, size_t length)
 {
     size_t at = 0;
 
-    while (at < length && strchr(" \t\r\n", data[at]) && data[at] != '\0')
+    while (at < length && strchr(" \t\r\n\xef\xbb\xbf", data[at]) && data[at] != '\0')
         at++;
+    return at;
+}
+
+/* What the body begins with says more than its header. */
+static enum form form_of(const struct exchange *exchange, const char *data, size_t length)
+{
+    size_t at = skip_start(data, length);
+
     if (at == length)
         return FORM_UNKNOWN;
     if (data[at] == '{' || data[at] == '[' || data[at] == '<')
         return FORM_WHOLE;
-    bool field = memchr("dei:r\xef", data[at], 6) != NULL; /* data, event, id, retry, a mark */
+    bool field = memchr("dei:r", data[at], 5) != NULL; /* data, event, id, retry */
     return exchange->event_stream || field ? FORM_STREAM : FORM_WHOLE;
 }
 
@@ -130,8 +144,12 @@ static int take_body(struct exchange *exchange, const char *data, size_t length)
 {
     struct hutch_error err;
 
-    if (exchange->form == FORM_UNKNOWN)
+    if (exchange->form == FORM_UNKNOWN) {
+        size_t at = skip_start(data, length);
         exchange->form = form_of(exchange, data, length);
+        data += at;
+        length -= at;
+    }
     if (exchange->form == FORM_STREAM) {
         int code = sse_feed(&exchange->sse, data, length, &err);
         if (code < 0 && !exchange->failed)
@@ -160,11 +178,8 @@ static size_t keep_error_body(struct answer *answer, const char *data, size_t le
     return length;
 }
 
-static size_t on_body(char *data, size_t size, size_t count, void *user)
+static size_t take_piece(struct exchange *exchange, const char *data, size_t length)
 {
-    struct exchange *exchange = user;
-    size_t length = size * count;
-
     exchange->last_byte_ns = clock_now_ns();
     exchange->received += length;
     if (exchange->received > exchange->transfer->options->max_reply_bytes) {
@@ -180,6 +195,18 @@ static size_t on_body(char *data, size_t size, size_t count, void *user)
         return length;
     int code = take_body(exchange, data, length);
     return code < 0 ? CURL_WRITEFUNC_ERROR : length;
+}
+
+/* The caller is told of text from here, with its own signals open: it may well wait. */
+static size_t on_body(char *data, size_t size, size_t count, void *user)
+{
+    struct exchange *exchange = user;
+    sigset_t blocked;
+
+    pthread_sigmask(SIG_SETMASK, &exchange->own_signals, &blocked);
+    size_t taken = take_piece(exchange, data, size * count);
+    pthread_sigmask(SIG_SETMASK, &blocked, NULL);
+    return taken;
 }
 
 /* ---- waiting ---- */
@@ -276,13 +303,26 @@ static bool has_ended(const struct exchange *exchange, CURLcode *ret_result)
     return false;
 }
 
+/* With all signals blocked, for the threads that libcurl makes to look up names: signals of the
+ * host program are for its own threads, and some outlive a call that was cancelled. */
+static CURLMcode perform(struct exchange *exchange)
+{
+    int running;
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &exchange->own_signals);
+    CURLMcode code = curl_multi_perform(exchange->transfer->multi, &running);
+    pthread_sigmask(SIG_SETMASK, &exchange->own_signals, NULL);
+    return code;
+}
+
 /* Drives it to its end. 0: *ret_result says how; 1: the reply is complete, and nothing more
  * is waited for; -1 with the error set. */
 static int drive(struct exchange *exchange, CURLcode *ret_result)
 {
     for (;;) {
-        int running;
-        CURLMcode code = curl_multi_perform(exchange->transfer->multi, &running);
+        CURLMcode code = perform(exchange);
         if (code != CURLM_OK)
             return curl_failed(exchange, "talk to the server", curl_multi_strerror(code));
         if (has_ended(exchange, ret_result))
@@ -448,12 +488,20 @@ static bool set_request(struct exchange *exchange)
     return !failed;
 }
 
+static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    (void)user;
+    (void)purpose;
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
 static bool set_callbacks(struct exchange *exchange)
 {
     bool failed = false;
 
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_QUICK_EXIT, 1L); /* a cancelled look-up of a name is not waited for */
+    SET(CURLOPT_OPENSOCKETFUNCTION, open_socket);
     SET(CURLOPT_ERRORBUFFER, exchange->curl_says);
     SET(CURLOPT_HEADERFUNCTION, on_header);
     SET(CURLOPT_HEADERDATA, exchange);

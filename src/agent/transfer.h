@@ -17,6 +17,7 @@ struct transfer {
     const char *url;
     struct curl_slist *headers;
     const struct buf *body;
+    const char *const *hidden; /* see reply_options */
     int cancel_fd;
     uint64_t deadline_ns;
     struct reply_builder *builder;

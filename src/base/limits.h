@@ -59,19 +59,23 @@
 #define LIMIT_COMMAND_BYTES 256       /* of each of them */
 
 /* a model's server */
-#define LIMIT_SSE_EVENT_BYTES MIB(8)     /* a line, and an event */
-#define LIMIT_REPLY_BYTES MIB(64)        /* a reply as it is sent */
-#define LIMIT_REPLY_TEXT_BYTES MIB(8)    /* its text: far more than any model's tokens */
-#define LIMIT_REPLY_CALLS 64             /* tool calls of a reply */
-#define LIMIT_ARGUMENTS_BYTES MIB(4)     /* of one call */
-#define LIMIT_CALL_NAME_BYTES 256        /* as it is sent */
-#define LIMIT_CALL_ID_BYTES KIB(4)       /* some carry a signature */
+#define LIMIT_SSE_EVENT_BYTES MIB(8)  /* a line, and an event */
+#define LIMIT_REPLY_BYTES MIB(64)     /* a reply as it is sent */
+#define LIMIT_REPLY_TEXT_BYTES MIB(8) /* its text: far more than any model's tokens */
+#define LIMIT_REPLY_CALLS 64          /* tool calls of a reply */
+#define LIMIT_ARGUMENTS_BYTES MIB(4)  /* of one call */
+#define LIMIT_CALL_NAME_BYTES 256     /* as it is sent */
+#define LIMIT_CALL_ID_BYTES KIB(4)    /* some carry a signature */
+#define LIMIT_REPLY_EXTRA_BYTES                                                                    \
+    MIB(1)                               /* of members that only its server knows, as JSON: of     \
+                                            the message, and of all its calls */
 #define LIMIT_MESSAGES 10000             /* of a conversation */
 #define LIMIT_CONVERSATION_BYTES MIB(64) /* as JSON */
+#define LIMIT_CONVERSATION_END MIB(4)    /* of these are for its last words */
 #define LIMIT_TOOLS 128                  /* offered to a model */
 #define LIMIT_CALL_ANSWER_BYTES MIB(4)   /* what a tool says of one call */
 #define LIMIT_DESCRIPTION_BYTES KIB(16)  /* of a tool */
-#define LIMIT_SCHEMA_BYTES KIB(256)      /* as JSON */
+#define LIMIT_SCHEMA_BYTES KIB(256)      /* of a tool, of an answer; as JSON */
 #define LIMIT_SCHEMA_PARTS 4096          /* schemas in a schema */
 #define LIMIT_READ_FILE_BYTES MIB(4)     /* that a model may read */
 #define LIMIT_SHARED_FILES 1000          /* that the sessions of a conversation share */
@@ -79,14 +83,14 @@
 #define LIMIT_SHARED_BYTES MIB(64)       /* brought from one to another at once */
 #define LIMIT_URL_BYTES KIB(2)
 #define LIMIT_KEY_BYTES KIB(4)
-#define LIMIT_HEADERS 32 /* that the caller adds */
+#define LIMIT_KEY_SECONDS 60.0 /* for a pipe to give it */
+#define LIMIT_HEADERS 32       /* that the caller adds */
 #define LIMIT_REDIRECTS 5
 #define LIMIT_ERROR_BODY_BYTES KIB(64) /* of the answer that says what is wrong */
 
 /* an agent */
 #define LIMIT_QUESTION_BYTES MIB(4)
 #define LIMIT_PROMPT_BYTES KIB(256) /* of the system */
-#define LIMIT_SCHEMA_BYTES KIB(256) /* of an answer */
 #define LIMIT_EXTRA_BYTES KIB(256)  /* further members of a request */
 #define LIMIT_USAGE_BYTES KIB(64)   /* what a server counts of a reply, as JSON */
 #define LIMIT_STEPS 100

@@ -113,6 +113,18 @@ def test_options_of_a_request(tmp_path):
     assert body["messages"][0] == {"role": "system", "content": "Be brief."}
 
 
+def test_further_members_of_a_request(tmp_path):
+    extra = {"response_format": {"type": "json_object"}, "max_completion_tokens": 9,
+             "tool_choice": "auto", "parallel_tool_calls": False}
+    _, (body,) = ask(plain(completion()), "--extra", json.dumps(extra), "hi")
+    assert extra.items() <= body.items() and "max_tokens" not in body
+    (tmp_path / "schema").write_text('{"type": "object"}')
+    done = agent("http://127.0.0.1:9/v1", "--extra", json.dumps(extra), "--schema",
+                 tmp_path / "schema", "hi")
+    assert done.returncode == 2
+    assert "extra.response_format: the schema sets it" in one_line(done.stderr)
+
+
 def test_nothing_is_sent_that_is_switched_off(tmp_path):
     (tmp_path / "system").write_text("")
     _, (body,) = ask(plain(completion()), "--temperature", "-1", "--tools", "", "--system",
@@ -263,6 +275,20 @@ def test_no_key():
     done = agent("https://api.openai.com/v1", "hi")
     assert (done.returncode, done.stdout) == (125, "")
     assert "OPENAI_API_KEY" in one_line(done.stderr)
+
+
+def test_key_file_that_is_a_pipe():
+    """It can be read once."""
+    with Server(plain(completion())) as server:
+        ours, theirs = os.pipe()
+        os.write(theirs, KEY.encode() + b"\n")
+        os.close(theirs)
+        done = subprocess.run([HUTCH, "agent", "--base-url", server.url, "--model", "m",
+                               "--key-file", f"/dev/fd/{ours}", "hi"], capture_output=True,
+                              timeout=PATIENCE, env=ENVIRONMENT, pass_fds=(ours,), check=False)
+        os.close(ours)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"Hi\n", b"")
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
 def test_key_file_that_is_missing():
@@ -538,8 +564,7 @@ def test_interrupt_of_the_model_leads_to_the_prompt():
         with Terminal(command(server), ENVIRONMENT) as terminal:
             terminal.await_text("hutch> ")
             terminal.type("first\n")
-            while not server.requests:
-                pass
+            assert server.asked.wait(PATIENCE)
             pressed = time.monotonic()
             terminal.type("\x03")
             assert "interrupted" in terminal.await_text("hutch> ")
@@ -589,8 +614,7 @@ def test_session_goes_on(tmp_path):
     assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant",
                                                                  "user"]
     content = json.loads(path.read_text())
-    assert (content["version"], content["model"]) == (1, "m") and sorted(content) == [
-        "messages", "model", "version"]
+    assert content["version"] == 1 and sorted(content) == ["messages", "version"]
     assert [message["content"] for message in content["messages"]] == ["first", "one", "second",
                                                                        "two"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

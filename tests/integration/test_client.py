@@ -144,6 +144,15 @@ def test_stream():
     assert request.body["stream_options"] == {"include_usage": True}
 
 
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 4])
+def test_byte_order_mark(cut):
+    whole = b"\xef\xbb\xbf" + json.dumps(completion()).encode()
+    parts = b"\xef\xbb\xbf" + "".join(GOOD).encode()
+    for text, kind in ((whole, "application/json"), (parts, "text/event-stream")):
+        answer, _ = ask(stream(text[:cut], text[cut:], kind=kind))
+        assert text_of(answer) == ("Hi" if text is whole else "Hello")
+
+
 def test_stream_byte_by_byte():
     answer, _ = ask(stream(*(bytes([byte]) for byte in "".join(GOOD).encode())), stream=True)
     assert text_of(answer) == "Hello"
@@ -218,9 +227,10 @@ def test_errors_in_a_stream():
 
 def test_empty_reply_is_asked_for_once_more():
     answer, _ = ask(plain(completion("")), plain(completion()))
-    assert text_of(answer) == "Hi"
+    assert text_of(answer) == "Hi" and answer["reply"]["usage"] == {"total_tokens": 6}
     answer, _ = ask(plain(completion("")), plain(completion("")))
     assert error_of(answer)[0] == "empty_reply" and answer["error"]["attempts"] == 2
+    assert answer["reply"]["usage"] == {"total_tokens": 6}
     answer, _ = ask(plain(completion("", "length")))
     assert answer["reply"]["finish"] == "length"
 
@@ -249,6 +259,21 @@ def test_statuses_that_are_final(status, body, kind, words):
     error = answer["error"]
     assert (error["status"], error["attempts"], error["request_id"]) == (status, 1, "r-1")
     assert not error["retry_safe"]
+
+
+@pytest.mark.parametrize("form", [
+    {}, {"headers": [f"Authorization: Bearer {KEY}"]}, {"headers": [f"X-Pass: user={KEY}"]}])
+@pytest.mark.parametrize("wrap", [
+    lambda text: plain({"error": {"message": text}}, 400), lambda text: plain(text, 400),
+    lambda text: plain({"error": {"message": text}}), lambda text: plain("?" + text),
+    lambda text: stream(f"event: error\ndata: {text}\n\n"),
+    lambda text: plain("no", 400, X_Request_Id=text[-140:])])
+def test_key_across_the_cut_of_an_error(form, wrap):
+    """The first part of the key is where the text is cut; Client.ask looks for all of it."""
+    for before in range(120 if "Request" in repr(wrap) else 470, 520, 7):
+        answer, _ = ask(wrap("x" * before + KEY + " end"), options={"key": KEY, **form,
+                                                                  "retries": 0})
+        assert KEY[:5] not in json.dumps(answer["error"])
 
 
 def test_no_key_is_said():
@@ -494,6 +519,21 @@ def cancelled(*answers, hangs=False, **request):
         assert error_of(answer) == ("cancelled", "cancelled by the caller")
         assert not hangs or server.gone.wait(PATIENCE)  # the connection was closed
     return answer, server
+
+
+def test_connections_are_closed_in_other_programs():
+    with Server(hang) as server, Client(server.url) as client:
+        client.process.stdin.write(json.dumps({"model": "m", "messages": HELLO,
+                                               "limit_ms": 5000}).encode() + b"\n")
+        client.process.stdin.flush()
+        assert server.asked.wait(PATIENCE)
+        process = pathlib.Path("/proc", str(client.process.pid))
+        ours = {line.split()[9] for line in (process / "net/tcp").read_text().splitlines()[1:]}
+        flags = [(process / "fdinfo" / link.name).read_text().split()[3]
+                 for link in (process / "fd").iterdir()
+                 if os.readlink(link).strip("socket:[]") in ours]
+        assert len(flags) == 1 and int(flags[0], 8) & os.O_CLOEXEC
+        client.process.stdout.readline()
 
 
 def test_cancel_before():

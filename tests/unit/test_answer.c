@@ -2,6 +2,7 @@
 /* Answers that follow a schema, and what is counted of tokens. */
 #include "agent/agent_result.h"
 #include "agent/answer.h"
+#include "agent/usage.h"
 #include "base/json.h"
 
 #include <setjmp.h>

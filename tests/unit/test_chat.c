@@ -9,12 +9,17 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
+#include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -89,6 +94,25 @@ static void requests_say_what_is_set(void **state)
                      "'description':'runs','parameters':{'type':'object'},'strict':true}}],"
                      "'tool_choice':'none','temperature':0.1,'max_tokens':4096,"
                      "'response_format':{'a':'none'},'seed':7,'stop':['a']}");
+    auto_json json_t *more = json_of("{'tool_choice':'required','max_completion_tokens':5,"
+                                     "'response_format':{'type':'json_object'}}");
+    request.extra = more;
+    request.response_format = NULL;
+    check_body(&request, &none,
+               START "'stream':false,'tools':[{'type':'function','function':{'name':'run',"
+                     "'description':'runs','parameters':{'type':'object'},'strict':true}}],"
+                     "'tool_choice':'none','temperature':0.1,'max_completion_tokens':5,"
+                     "'response_format':{'type':'json_object'}}");
+    request.tool_choice = NULL;
+    check_body(&request, &none,
+               START "'stream':false,'tools':[{'type':'function','function':{'name':'run',"
+                     "'description':'runs','parameters':{'type':'object'},'strict':true}}],"
+                     "'temperature':0.1,'tool_choice':'required','max_completion_tokens':5,"
+                     "'response_format':{'type':'json_object'}}");
+    request.tools = NULL;
+    check_body(&request, &none,
+               START "'stream':false,'temperature':0.1,'max_completion_tokens':5,"
+                     "'response_format':{'type':'json_object'}}");
     request.max_completion_tokens = true;
     request.tools = request.extra = request.response_format = NULL;
     check_body(&request, &none,
@@ -114,6 +138,7 @@ static void requests_are_checked(void **state)
         {NULL, "[]", "extra: an object expected, not an array", 0},
         {NULL, "{'n':2}", "extra.n: only one choice is asked for", 0},
         {NULL, "{'model':'x'}", "extra.model: is a field of its own", 0},
+        {NULL, "{'response_format':{}}", "extra.response_format: the schema sets it", 0},
     };
     struct hutch_error err;
     auto_conversation struct conversation conversation = CONVERSATION_EMPTY;
@@ -132,6 +157,7 @@ static void requests_are_checked(void **state)
         request.tools = tools;
         request.extra = extra;
         request.temperature = rows[i].temperature;
+        request.response_format = extra;
         assert_int_equal(chat_request_check(&request, &err), HUTCH_ERR_INVALID);
         assert_string_equal(err.message, rows[i].message);
     }
@@ -220,9 +246,10 @@ static void keys_are_found_and_hidden(void **state)
                                      "ASCII");
     assert_int_equal(secret_from_environment(environment, names, &key, &err), 0);
     assert_string_equal(key.text, "sk-secret");
-    secret_hide(&key, text);
+    const char *const hidden[] = {"ab", "sk-sec", key.text, NULL}; /* the longest counts */
+    secret_hide(hidden, text);
     assert_string_equal(text, "the key ***, and ******.");
-    secret_hide(&SECRET_NONE, text);
+    secret_hide(NULL, text);
     assert_int_equal(secret_from_file("/nonexistent", &key, &err), HUTCH_ERR_SYSTEM);
 }
 
@@ -253,6 +280,30 @@ static void keys_are_read_from_files(void **state)
     large[LIMIT_KEY_BYTES] = '\n';
     assert_int_equal(read_key_of(large, &key, &err), 0);
     assert_int_equal(strlen(key.text), LIMIT_KEY_BYTES);
+}
+
+static void keys_are_read_from_pipes(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/hutch-test-XXXXXX";
+    auto_buf struct buf path = BUF_MAX(100);
+    auto_secret struct secret key = SECRET_NONE;
+    struct hutch_error err;
+
+    assert_non_null(mkdtemp(folder));
+    buf_appendf(&path, "%s/key", folder);
+    assert_int_equal(mkfifo(path.data, 0600), 0);
+    pid_t pid = fork(); /* opens its end when somebody reads, and writes in two pieces */
+    if (pid == 0) {
+        int fd = open(path.data, O_WRONLY | O_CLOEXEC);
+        bool good = fd_write_all(fd, "sk-", 3) == 0 && poll(NULL, 0, 50) == 0;
+        _exit(!good || fd_write_all(fd, "abc\n", 4) < 0);
+    }
+    assert_int_equal(secret_from_file(path.data, &key, &err), 0);
+    assert_string_equal(key.text, "sk-abc");
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    unlink(path.data);
+    rmdir(folder);
 }
 
 static void settings_come_from_the_caller_then_the_environment(void **state)
@@ -380,12 +431,17 @@ static void the_words_of_servers_are_found(void **state)
     };
     for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
         char words[100];
-        model_server_words(rows[i].body, strlen(rows[i].body), words, sizeof(words));
+        model_server_words(rows[i].body, strlen(rows[i].body), NULL, words, sizeof(words));
         assert_string_equal(words, rows[i].words);
     }
     char cut[4];
-    model_one_line("ab\xc3\xa4", 4, cut, sizeof(cut));
+    model_one_line("ab\xc3\xa4", 4, NULL, cut, sizeof(cut));
     assert_string_equal(cut, "ab");
+    const char *const hidden[] = {"sk-secret", NULL};
+    model_one_line("sk-secret b", 11, hidden, cut, sizeof(cut));
+    assert_string_equal(cut, "***");
+    model_one_line("a sk-secret", 11, hidden, cut, sizeof(cut));
+    assert_string_equal(cut, "a");
 }
 
 static void codes_in_answers_are_statuses(void **state)
@@ -424,6 +480,7 @@ int main(void)
         cmocka_unit_test(redirects_stay_on_the_host),
         cmocka_unit_test(keys_are_found_and_hidden),
         cmocka_unit_test(keys_are_read_from_files),
+        cmocka_unit_test(keys_are_read_from_pipes),
         cmocka_unit_test(settings_come_from_the_caller_then_the_environment),
         cmocka_unit_test(delays_follow_the_server_or_grow),
         cmocka_unit_test(hints_have_an_order),

@@ -576,6 +576,59 @@ static void a_reply_has_bounds(void **state)
     calls_done(&calls);
 }
 
+/* What only the server knows: lists go on, other values take the place of the one before. */
+static void what_is_not_of_the_protocol_has_bounds(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {
+        "{\"choices\":[{\"delta\":{\"own\":[\"%s\"]}}]}",
+        "{\"choices\":[{\"delta\":{\"own%d\":\"%s\"}}]}",
+        "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"id\":\"a\",\"own%d\":\"%s\"}]}}]}",
+        "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"id\":\"%d\",\"own\":\"%s\"}]}}]}",
+        "{\"choices\":[{\"delta\":{\"own\":\"%s\"}}]}", /* without end */
+        "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"id\":\"a\",\"own\":\"%s\"}]}}]}",
+    };
+    static char piece[KIB(64) + 1];
+
+    memset(piece, 'x', sizeof(piece) - 1);
+    for (size_t row = 0; row < ARRAY_LENGTH(pieces); row++) {
+        struct feed feed;
+        int taken = 0;
+        feed_init(&feed, NULL);
+        for (int code = 0; code == 0 && taken < 100; taken++) {
+            auto_buf struct buf entry = BUF_MAX(MIB(1));
+            const char *number = strstr(pieces[row], "%d"), *text = strstr(pieces[row], "%s");
+            buf_append(&entry, pieces[row], (size_t)((number ? number : text) - pieces[row]));
+            if (number) {
+                buf_appendf(&entry, "%d", taken);
+                buf_append(&entry, number + 2, (size_t)(text - number) - 2);
+            }
+            buf_appendf(&entry, "%s%s", piece, text + 2);
+            const struct sse_event event = {"", entry.data, entry.length, false};
+            code = reply_take_event(&feed.builder, &event, &feed.error);
+        }
+        assert_int_equal(taken, row < 4 ? 16 : 100);
+        if (row < 4)
+            assert_int_equal(feed.error.kind, MODEL_TOO_LARGE);
+        reply_builder_done(&feed.builder);
+    }
+}
+
+static void an_empty_reply_leaves_its_usage(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"usage\":{\"total_tokens\":7},\"choices\":[{\"message\":{}}]}";
+    auto_reply struct reply reply = {.finish = REPLY_STOP};
+    struct feed feed;
+
+    feed_init(&feed, NULL);
+    assert_int_equal(reply_take_whole(&feed.builder, text, strlen(text), &feed.error), 0);
+    assert_int_equal(reply_finish(&feed.builder, &reply, &feed.error), -1);
+    assert_int_equal(feed.error.kind, MODEL_EMPTY);
+    assert_int_equal(json_integer_value(json_object_get(feed.builder.usage, "total_tokens")), 7);
+    reply_builder_done(&feed.builder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests_[] = {
@@ -584,6 +637,8 @@ int main(void)
         cmocka_unit_test(whole_replies),
         cmocka_unit_test(problems_tell_the_model_what_to_do),
         cmocka_unit_test(a_reply_has_bounds),
+        cmocka_unit_test(what_is_not_of_the_protocol_has_bounds),
+        cmocka_unit_test(an_empty_reply_leaves_its_usage),
     };
     return cmocka_run_group_tests(tests_, NULL, NULL);
 }
