@@ -110,7 +110,11 @@ struct hutch_agent_options {
     double temperature;         /* 0 to 2, default 0.1; negative: not sent */
     uint32_t max_tokens;        /* of one reply, default 4096; 0: not sent */
     const char *extra;          /* a JSON object of further members of the request, such as
-                                   {"top_p": 0.9}; default NULL */
+                                   {"top_p": 0.9}; default NULL. Not model, messages, stream,
+                                   tools, temperature, max_tokens, n, nor response_format where
+                                   there is a schema. tool_choice is not sent where no tool may
+                                   be called any more, and max_completion_tokens is sent in
+                                   place of max_tokens */
     bool strict;                /* ask for strict following of the tools' schemas; default false:
                                    not every server takes it */
     bool stream;                /* ask for replies token by token; default false */
@@ -173,14 +177,14 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_conversation_new(hutch_conversation **re
                                                          struct hutch_error *err);
 
 /* Reads messages: a JSON array as hutch_conversation_to_json wrote it, or as the "messages" of
- * a request to a model; at most 64 MiB. Tool calls without an answer are given one. Errors:
- * INVALID names the message and the member; NO_MEMORY. */
+ * a request to a model; at most 64 MiB, the limit of all conversations. Tool calls without an
+ * answer are given one. Errors: INVALID names the message and the member; NO_MEMORY. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int
 hutch_conversation_from_json(const char *json, size_t length, hutch_conversation **ret_conversation,
                              struct hutch_error *err);
 
 /* The messages as a JSON array on one line. *ret_json is the caller's, to be freed by
- * hutch_free. Errors: NO_MEMORY. */
+ * hutch_free. Errors: NO_MEMORY; INVALID while a run has it. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_conversation_to_json(const hutch_conversation *conversation,
                                                              char **ret_json,
                                                              struct hutch_error *err);

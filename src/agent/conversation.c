@@ -17,6 +17,8 @@ int hutch_conversation_new(hutch_conversation **ret_conversation, struct hutch_e
     struct hutch_error local;
     err = err ? err : &local;
 
+    if (!ret_conversation)
+        return err_set(err, HUTCH_ERR_INVALID, "ret_conversation: NULL");
     struct hutch_conversation *conversation = calloc(1, sizeof(*conversation));
     if (!conversation)
         return no_memory(err);
@@ -105,8 +107,8 @@ int hutch_conversation_from_json(const char *json, size_t length,
     struct hutch_error local;
     err = err ? err : &local;
 
-    if (!json)
-        return err_set(err, HUTCH_ERR_INVALID, "messages: NULL");
+    if (!json || !ret_conversation)
+        return err_set(err, HUTCH_ERR_INVALID, "%s: NULL", json ? "ret_conversation" : "messages");
     if (json_read(json, length, LIMIT_CONVERSATION_BYTES, &array, err) < 0)
         return err_context(err, "messages");
     if (conversation_read(array, &said, err) < 0 || mend(&said, err) < 0 ||
@@ -118,18 +120,33 @@ int hutch_conversation_from_json(const char *json, size_t length,
     return 0;
 }
 
-int hutch_conversation_to_json(const hutch_conversation *conversation, char **ret_json,
-                               struct hutch_error *err)
+int conversation_write(const struct hutch_conversation *conversation, char **ret_json,
+                       struct hutch_error *err)
 {
     auto_buf struct buf out = BUF_MAX(SIZE_MAX / 4);
-    struct hutch_error local;
-    err = err ? err : &local;
 
     conversation_append_stored(&out, &conversation->said);
     if (buf_check(&out, err) < 0)
         return err->code;
     *ret_json = TAKE_BUF(out).data;
     return 0;
+}
+
+int hutch_conversation_to_json(const hutch_conversation *conversation, char **ret_json,
+                               struct hutch_error *err)
+{
+    struct hutch_conversation *taken = (struct hutch_conversation *)conversation; /* its flag */
+    struct hutch_error local;
+    err = err ? err : &local;
+
+    if (!conversation || !ret_json)
+        return err_set(err, HUTCH_ERR_INVALID, "%s: NULL",
+                       conversation ? "ret_json" : "conversation");
+    if (conversation_take(taken, NULL, err) < 0)
+        return err->code;
+    int code = conversation_write(conversation, ret_json, err);
+    conversation_release(taken);
+    return code;
 }
 
 /* ---- for runs ---- */

@@ -15,8 +15,13 @@ struct hutch_conversation {
     atomic_flag taken;    /* a run has it */
 };
 
-/* Takes it for a run on an engine, which may be NULL. Errors: INVALID when another run has it, or
+/* Takes it for a run on an engine, which may be NULL. Errors: INVALID when another run has it,
+ * hutch_conversation_to_json is at it, or
  * it has been used with another engine. */
 MUST_CHECK int conversation_take(struct hutch_conversation *conversation, hutch_engine *engine,
                                  struct hutch_error *err);
 void conversation_release(struct hutch_conversation *conversation);
+
+/* hutch_conversation_to_json of one that was taken. */
+MUST_CHECK int conversation_write(const struct hutch_conversation *conversation, char **ret_json,
+                                  struct hutch_error *err);

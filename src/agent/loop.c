@@ -21,6 +21,7 @@
 #include "sandbox/request.h"
 #include "stop_token.h"
 #include "tool_calls.h"
+#include "usage.h"
 
 #include <string.h>
 
@@ -425,9 +426,10 @@ static int close_conversation(struct run *run, struct hutch_error *err)
 
     if (last->role == MESSAGE_ASSISTANT && last->call_count == 0)
         return 0;
-    if (result->answer.length > 0)
-        return conversation_add_text(said, MESSAGE_ASSISTANT, result->answer.data,
-                                     result->answer.length, err);
+    if (result->answer.length > 0 &&
+        conversation_add_text(said, MESSAGE_ASSISTANT, result->answer.data, result->answer.length,
+                              err) == 0)
+        return 0;
     buf_appendf(&note, "(no answer: %s)", result->exit_reason);
     if (buf_check(&note, err) < 0)
         return err->code;
@@ -444,12 +446,32 @@ static int complete_result(struct run *run, struct hutch_error *err)
     else
         buf_append_text(&usage, "{}");
     if (buf_check(&usage, err) < 0 ||
-        hutch_conversation_to_json(run->conversation, &result->messages, err) < 0)
+        conversation_write(run->conversation, &result->messages, err) < 0)
         return err->code;
     result->token_usage = TAKE_BUF(usage).data;
     result->state_lost = workspace_take_state_lost(run->conversation->workspace);
     result->latency_ms = (double)(clock_now_ns() - run->begun_ns) / NS_PER_MS;
     return 0;
+}
+
+static int end_at_bounds(struct run *run, struct hutch_error *err)
+{
+    run->result->exit_reason = "model_error";
+    return set_error(run->result, model_error_name(MODEL_INVALID),
+                     "the conversation has as many messages, or bytes, as it may have; begin "
+                     "another one",
+                     err);
+}
+
+/* A step; or the end, where the conversation is too long for one or becomes it. */
+static int bounded_step(struct run *run, struct hutch_error *err)
+{
+    const struct conversation *said = &run->conversation->said;
+
+    if (said->count > LIMIT_MESSAGES - MESSAGES_OF_A_STEP || conversation_is_full(said))
+        return end_at_bounds(run, err);
+    int code = step(run, err);
+    return code == HUTCH_ERR_INVALID ? end_at_bounds(run, err) : code;
 }
 
 static int go(struct run *run, const char *question, size_t length, struct hutch_error *err)
@@ -459,16 +481,8 @@ static int go(struct run *run, const char *question, size_t length, struct hutch
     if (conversation_add_text(said, MESSAGE_USER, question, length, err) < 0)
         return err->code;
     while (!run->result->exit_reason) {
-        if (said->count > LIMIT_MESSAGES - MESSAGES_OF_A_STEP) {
-            run->result->exit_reason = "model_error";
-            if (set_error(run->result, model_error_name(MODEL_INVALID),
-                          "the conversation has too many messages; begin "
-                          "another one",
-                          err) < 0)
-                return err->code;
-        } else if (step(run, err) < 0) {
+        if (bounded_step(run, err) < 0)
             return err->code;
-        }
     }
     if (close_conversation(run, err) < 0)
         return err->code;

@@ -14,6 +14,8 @@ static const char *const roles[] = {
     [MESSAGE_ASSISTANT] = "assistant",
     [MESSAGE_TOOL] = "tool",
 };
+#define LAST_WORDS_BYTES KIB(1)
+
 static const char *const faults[] = {
     [CALL_GOOD] = "none",
     [CALL_CUT_OFF] = "cut_off",
@@ -94,11 +96,36 @@ char *message_copy_name(const char *text, size_t length)
 
 /* ---- adding ---- */
 
+static size_t stored_bytes(const struct message *message);
+
+/* Sets message->bytes. */
+static int check_room(const struct conversation *conversation, struct message *message,
+                      struct hutch_error *err)
+{
+    bool is_short =
+        message->text.length <= LAST_WORDS_BYTES && message->call_count == 0 && !message->extra;
+    size_t room = LIMIT_CONVERSATION_BYTES - (is_short ? 0 : LIMIT_CONVERSATION_END);
+
+    if (conversation->count == LIMIT_MESSAGES)
+        return err_set(err, HUTCH_ERR_INVALID, "messages: more than %d", LIMIT_MESSAGES);
+    message->bytes = stored_bytes(message);
+    if (conversation->bytes >= room || message->bytes > room - conversation->bytes)
+        return err_set(err, HUTCH_ERR_INVALID,
+                       "messages: more than %llu bytes; begin another conversation",
+                       (unsigned long long)room);
+    return 0;
+}
+
+bool conversation_is_full(const struct conversation *conversation)
+{
+    return conversation->bytes >= LIMIT_CONVERSATION_BYTES - LIMIT_CONVERSATION_END;
+}
+
 int conversation_add(struct conversation *conversation, struct message *message,
                      struct hutch_error *err)
 {
-    if (conversation->count == LIMIT_MESSAGES)
-        return err_set(err, HUTCH_ERR_INVALID, "messages: more than %d", LIMIT_MESSAGES);
+    if (check_room(conversation, message, err) < 0)
+        return err->code;
     if (conversation->count == conversation->capacity) {
         size_t capacity = conversation->capacity ? 2 * conversation->capacity : 16;
         struct message *messages =
@@ -108,6 +135,7 @@ int conversation_add(struct conversation *conversation, struct message *message,
         conversation->messages = messages;
         conversation->capacity = capacity;
     }
+    conversation->bytes += message->bytes;
     conversation->messages[conversation->count++] = *message;
     *message = (struct message){.role = MESSAGE_SYSTEM};
     return 0;
@@ -126,6 +154,8 @@ int conversation_add_text(struct conversation *conversation, enum message_role r
 int conversation_add_tool(struct conversation *conversation, const char *call_id, const char *text,
                           size_t length, struct hutch_error *err)
 {
+    static const char no_room[] =
+        "Error: the answer is too long for what is left of the conversation.";
     auto_message struct message message = {.role = MESSAGE_TOOL};
 
     if (!conversation_has_call(conversation, call_id))
@@ -136,13 +166,24 @@ int conversation_add_tool(struct conversation *conversation, const char *call_id
         return no_memory(err);
     if (message_copy_text(text, length, &message.text, err) < 0)
         return err->code;
+    if (conversation_add(conversation, &message, err) == 0)
+        return 0;
+    if (err->code != HUTCH_ERR_INVALID)
+        return err->code;
+    free(message.text.data);
+    message.text = (struct hutch_text){NULL, 0};
+    if (message_copy_text(no_room, strlen(no_room), &message.text, err) < 0)
+        return err->code;
     return conversation_add(conversation, &message, err);
 }
 
 void conversation_cut(struct conversation *conversation, size_t count)
 {
-    while (conversation->count > count)
-        message_done(&conversation->messages[--conversation->count]);
+    while (conversation->count > count) {
+        struct message *last = &conversation->messages[--conversation->count];
+        conversation->bytes -= last->bytes;
+        message_done(last);
+    }
 }
 
 bool conversation_has_call(const struct conversation *conversation, const char *id)
@@ -248,6 +289,16 @@ static void append_message(const struct writer *writer, const struct message *me
         json_append_text(out, message->origin);
     }
     buf_append_text(out, "}");
+}
+
+/* What a message takes of a conversation, with the comma behind it. */
+static size_t stored_bytes(const struct message *message)
+{
+    auto_buf struct buf out = BUF_MAX(LIMIT_CONVERSATION_BYTES);
+    const struct writer writer = {.out = &out, .stored = true};
+
+    append_message(&writer, message);
+    return out.failure == BUF_OK ? out.length + 1 : LIMIT_CONVERSATION_BYTES;
 }
 
 /* One message of the prompt and all messages of the system; false if there is none. */

@@ -6,7 +6,9 @@
  * Text is valid UTF-8 (what is not becomes U+FFFD, a lone surrogate escape too) and may
  * hold NUL. Ids and names hold no NUL. A conversation owns its messages and belongs to one
  * thread at a time. Its bounds: LIMIT_MESSAGES messages, LIMIT_REPLY_CALLS calls in one,
- * LIMIT_CONVERSATION_BYTES of JSON.
+ * LIMIT_CONVERSATION_BYTES of JSON as conversation_append_stored writes it. The last
+ * LIMIT_CONVERSATION_END of these are for messages with a text of at most 1 KiB alone, so that
+ * calls can be answered and a run be ended however much was said before.
  */
 #pragma once
 
@@ -46,6 +48,7 @@ struct message {
     char *call_id; /* of a tool: which call it answers */
     json_t *extra; /* of an assistant: members that only its server knows; NULL for none */
     char *origin;  /* server and model that extra came from; NULL for none */
+    size_t bytes;  /* as JSON; set by conversation_add */
 };
 void message_done(struct message *message);
 
@@ -53,18 +56,20 @@ struct conversation {
     struct message *messages;
     size_t count;
     size_t capacity;
+    size_t bytes; /* of its messages */
 };
-#define CONVERSATION_EMPTY ((struct conversation){NULL, 0, 0})
+#define CONVERSATION_EMPTY ((struct conversation){NULL, 0, 0, 0})
 
 void conversation_done(struct conversation *conversation);
 #define auto_conversation __attribute__((cleanup(conversation_done)))
 
 /* Adds a message of the system or the user. The text is copied.
- * Errors of all that add: NO_MEMORY, INVALID when there are LIMIT_MESSAGES already. */
+ * Errors of all that add: NO_MEMORY, INVALID for more than the bounds. */
 MUST_CHECK int conversation_add_text(struct conversation *conversation, enum message_role role,
                                      const char *text, size_t length, struct hutch_error *err);
 
-/* Adds the answer to a call. An id that no earlier call has is INVALID. */
+/* Adds the answer to a call; where it is too long for what is left, words that say so. An id
+ * that no earlier call has is INVALID. */
 MUST_CHECK int conversation_add_tool(struct conversation *conversation, const char *call_id,
                                      const char *text, size_t length, struct hutch_error *err);
 
@@ -72,6 +77,9 @@ MUST_CHECK int conversation_add_tool(struct conversation *conversation, const ch
  * it was. */
 MUST_CHECK int conversation_add(struct conversation *conversation, struct message *message,
                                 struct hutch_error *err);
+
+/* Whether there is no room left but for last words. */
+bool conversation_is_full(const struct conversation *conversation);
 
 /* Whether a call of the conversation has this id. conversation may be NULL. */
 bool conversation_has_call(const struct conversation *conversation, const char *id);

@@ -184,6 +184,57 @@ static void a_conversation_is_bounded(void **state)
     assert_string_equal(err.message, "messages: more than 10000");
 }
 
+/* Long messages leave room for the answers to calls, and for a last word. */
+static void a_conversation_has_room_for_its_end(void **state)
+{
+    (void)state;
+    static char text[MIB(1)], id[LIMIT_CALL_ID_BYTES + 1];
+    struct hutch_error err;
+    auto_conversation struct conversation conversation = CONVERSATION_EMPTY;
+    struct message message = {.role = MESSAGE_ASSISTANT, .call_count = LIMIT_REPLY_CALLS};
+
+    memset(text, 'x', sizeof(text));
+    memset(id, '\x01', sizeof(id) - 1); /* takes six bytes in JSON */
+    message.calls = calloc(message.call_count, sizeof(*message.calls));
+    for (size_t i = 0; i < message.call_count; i++) {
+        id[0] = (char)('0' + i);
+        message.calls[i] = (struct tool_call){.id = strdup(id),
+                                              .name = strdup("run"),
+                                              .text = strdup("{}"),
+                                              .arguments = json_object()};
+    }
+    assert_int_equal(conversation_add(&conversation, &message, &err), 0);
+    int added = 0;
+    while (conversation_add_text(&conversation, MESSAGE_USER, text, sizeof(text), &err) == 0)
+        added++;
+    assert_int_equal(err.code, HUTCH_ERR_INVALID);
+    assert_int_equal(added, (LIMIT_CONVERSATION_BYTES - LIMIT_CONVERSATION_END) / MIB(1) - 2);
+    assert_false(conversation_is_full(&conversation));
+    size_t count = conversation.count, bytes = conversation.bytes;
+    for (size_t i = 0; i < LIMIT_REPLY_CALLS; i++) {
+        id[0] = (char)('0' + i);
+        assert_int_equal(conversation_add_tool(&conversation, id, text, sizeof(text), &err), 0);
+        const struct message *last = &conversation.messages[conversation.count - 1];
+        assert_string_equal(last->text.data,
+                            "Error: the answer is too long for what is left of the conversation.");
+    }
+    assert_int_equal(conversation_add_text(&conversation, MESSAGE_ASSISTANT, text, KIB(1), &err),
+                     0);
+    assert_true(conversation_is_full(&conversation));
+    auto_buf struct buf stored_text = BUF_MAX(LIMIT_CONVERSATION_BYTES);
+    auto_json json_t *value = NULL;
+    auto_conversation struct conversation again = CONVERSATION_EMPTY;
+    conversation_append_stored(&stored_text, &conversation);
+    assert_int_equal(stored_text.failure, BUF_OK);
+    assert_int_equal(stored_text.length, conversation.bytes + 1); /* brackets, one comma less */
+    assert_int_equal(
+        json_read(stored_text.data, stored_text.length, LIMIT_CONVERSATION_BYTES, &value, &err), 0);
+    assert_int_equal(conversation_read(value, &again, &err), 0);
+    assert_int_equal(again.bytes, conversation.bytes);
+    conversation_cut(&conversation, count);
+    assert_int_equal(conversation.bytes, bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +245,7 @@ int main(void)
         cmocka_unit_test(tool_messages_answer_calls),
         cmocka_unit_test(bad_transcripts_are_refused_by_name),
         cmocka_unit_test(a_conversation_is_bounded),
+        cmocka_unit_test(a_conversation_has_room_for_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
