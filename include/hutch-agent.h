@@ -22,7 +22,8 @@
  * the time ran out: everything that happened until then is in it.
  *
  * Threads: an agent may run any number of questions at once, each on the thread of its
- * caller and up to tool_concurrency threads for tools.
+ * caller; where a reply calls several tools, up to tool_concurrency - 1 more threads are made
+ * for them, which end with that reply's calls. All signals are blocked in those.
  */
 #ifndef HUTCH_AGENT_H
 #define HUTCH_AGENT_H
@@ -59,7 +60,7 @@ HUTCH_PUBLIC void hutch_call_output(hutch_call *call, enum hutch_stream stream, 
 HUTCH_PUBLIC int hutch_call_answer(hutch_call *call, const char *text, size_t length,
                                    struct hutch_error *err);
 
-/* Notes that a cell ran, for code_executed, execution_time_ms and runs. Errors: NO_MEMORY. */
+/* Notes that a cell ran, for code_executed, execution_time_ms and cells. Errors: NO_MEMORY. */
 HUTCH_PUBLIC int hutch_call_record(hutch_call *call, const hutch_result *result,
                                    struct hutch_error *err);
 
@@ -80,7 +81,7 @@ struct hutch_tool {
     hutch_tool_fn run;
     void *user;    /* passed to run; has to live as long as the agent */
     bool ends_run; /* a call that does not fail ends the run, with its answer; the exit_reason
-                    is its name */
+                    is its name, which then must be none that hutch_agent_result has for it */
 };
 
 /* Of JSON Schema (2020-12) these keywords are checked: type, enum, const, properties,
@@ -248,7 +249,8 @@ struct hutch_tool_count {
 /* What a run did. Everything but answer is counted by hutch, not claimed by the model. */
 typedef struct hutch_agent_result {
     size_t size;
-    struct hutch_text answer; /* UTF-8; what there is of it where the run ended early */
+    struct hutch_text answer; /* UTF-8; what there is of it where the run ended early, "" for
+                                 nothing; its data is never NULL */
 
     /* "text"; "refusal" (the model's own); the name of the tool that ended the run;
      * "max_agent_steps" and "token_budget": the answer is that of the last call, without tools;
@@ -258,7 +260,7 @@ typedef struct hutch_agent_result {
     const char *exit_reason;
 
     /* Of a model_error, and of a schema what is wrong; else NULL and 0. */
-    const char *error_code; /* "rate_limit" ...: static; see docs/errors.md */
+    const char *error_code; /* "rate_limit" ...: static; all are in docs/errors.md */
     char *error_message;    /* one line that says what to do */
     int32_t http_status;    /* of a model_error: of the last answer; 0: none */
     bool retry_safe;        /* the same question may do later */

@@ -24,10 +24,10 @@
 
 #include <string.h>
 
-#define CUT_OFF_MAX 2 /* replies in a row with calls that were cut off */
-#define MESSAGES_OF_A_STEP                                                                         \
-    100 /* more than one adds: calls, their answers, a repair, the answer                          \
-         */
+/* Replies in a row with calls that were cut off. */
+#define CUT_OFF_MAX 2
+/* More than one step adds: calls, their answers, a repair, the answer. */
+#define MESSAGES_OF_A_STEP 100
 
 struct run {
     struct hutch_agent *agent;
@@ -436,6 +436,7 @@ static int close_conversation(struct run *run, struct hutch_error *err)
 
 static int complete_result(struct run *run, struct hutch_error *err)
 {
+    auto_buf struct buf messages = BUF_MAX(SIZE_MAX / 4);
     auto_buf struct buf usage = BUF_MAX(SIZE_MAX / 4);
     hutch_agent_result *result = run->result;
 
@@ -443,13 +444,21 @@ static int complete_result(struct run *run, struct hutch_error *err)
         json_append_value(&usage, run->usage);
     else
         buf_append_text(&usage, "{}");
-    if (buf_check(&usage, err) < 0 ||
-        hutch_conversation_to_json(run->conversation, &result->messages, err) < 0)
+    conversation_append_stored(&messages, &run->conversation->said);
+    if (buf_check(&usage, err) < 0 || buf_check(&messages, err) < 0)
         return err->code;
     result->token_usage = TAKE_BUF(usage).data;
+    result->messages = TAKE_BUF(messages).data;
     result->state_lost = workspace_take_state_lost(run->conversation->workspace);
     result->latency_ms = (double)(clock_now_ns() - run->begun_ns) / NS_PER_MS;
     return 0;
+}
+
+static int end_full(struct run *run, struct hutch_error *err)
+{
+    run->result->exit_reason = "model_error";
+    return set_error(run->result, model_error_name(MODEL_INVALID),
+                     "the conversation has too many messages; begin another one", err);
 }
 
 static int go(struct run *run, const char *question, size_t length, struct hutch_error *err)
@@ -459,16 +468,9 @@ static int go(struct run *run, const char *question, size_t length, struct hutch
     if (conversation_add_text(said, MESSAGE_USER, question, length, err) < 0)
         return err->code;
     while (!run->result->exit_reason) {
-        if (said->count > LIMIT_MESSAGES - MESSAGES_OF_A_STEP) {
-            run->result->exit_reason = "model_error";
-            if (set_error(run->result, model_error_name(MODEL_INVALID),
-                          "the conversation has too many messages; begin "
-                          "another one",
-                          err) < 0)
-                return err->code;
-        } else if (step(run, err) < 0) {
+        bool is_full = said->count > LIMIT_MESSAGES - MESSAGES_OF_A_STEP;
+        if ((is_full ? end_full(run, err) : step(run, err)) < 0)
             return err->code;
-        }
     }
     if (close_conversation(run, err) < 0)
         return err->code;
@@ -552,6 +554,8 @@ int hutch_agent_run(hutch_agent *agent, const char *question, size_t length,
     struct hutch_error local;
     err = err ? err : &local;
 
+    if (!agent || !ret_result)
+        return err_set(err, HUTCH_ERR_INVALID, "%s: NULL", agent ? "ret_result" : "agent");
     if (check_question(question, length, err) < 0 || load_options(run_options, &options, err) < 0)
         return err->code;
     if (!options.conversation && hutch_conversation_new(&own, err) < 0)
