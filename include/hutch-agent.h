@@ -60,7 +60,7 @@ HUTCH_PUBLIC void hutch_call_output(hutch_call *call, enum hutch_stream stream, 
 HUTCH_PUBLIC int hutch_call_answer(hutch_call *call, const char *text, size_t length,
                                    struct hutch_error *err);
 
-/* Notes that a cell ran, for code_executed, execution_time_ms and cells. Errors: NO_MEMORY. */
+/* Notes that a cell ran, for code_executed, execution_time_ms and runs. Errors: NO_MEMORY. */
 HUTCH_PUBLIC int hutch_call_record(hutch_call *call, const hutch_result *result,
                                    struct hutch_error *err);
 
@@ -81,7 +81,7 @@ struct hutch_tool {
     hutch_tool_fn run;
     void *user;    /* passed to run; has to live as long as the agent */
     bool ends_run; /* a call that does not fail ends the run, with its answer; the exit_reason
-                    is its name, which then must be none that hutch_agent_result has for it */
+                    is its name */
 };
 
 /* Of JSON Schema (2020-12) these keywords are checked: type, enum, const, properties,

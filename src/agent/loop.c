@@ -436,7 +436,6 @@ static int close_conversation(struct run *run, struct hutch_error *err)
 
 static int complete_result(struct run *run, struct hutch_error *err)
 {
-    auto_buf struct buf messages = BUF_MAX(SIZE_MAX / 4);
     auto_buf struct buf usage = BUF_MAX(SIZE_MAX / 4);
     hutch_agent_result *result = run->result;
 
@@ -444,21 +443,13 @@ static int complete_result(struct run *run, struct hutch_error *err)
         json_append_value(&usage, run->usage);
     else
         buf_append_text(&usage, "{}");
-    conversation_append_stored(&messages, &run->conversation->said);
-    if (buf_check(&usage, err) < 0 || buf_check(&messages, err) < 0)
+    if (buf_check(&usage, err) < 0 ||
+        hutch_conversation_to_json(run->conversation, &result->messages, err) < 0)
         return err->code;
     result->token_usage = TAKE_BUF(usage).data;
-    result->messages = TAKE_BUF(messages).data;
     result->state_lost = workspace_take_state_lost(run->conversation->workspace);
     result->latency_ms = (double)(clock_now_ns() - run->begun_ns) / NS_PER_MS;
     return 0;
-}
-
-static int end_full(struct run *run, struct hutch_error *err)
-{
-    run->result->exit_reason = "model_error";
-    return set_error(run->result, model_error_name(MODEL_INVALID),
-                     "the conversation has too many messages; begin another one", err);
 }
 
 static int go(struct run *run, const char *question, size_t length, struct hutch_error *err)
@@ -468,9 +459,16 @@ static int go(struct run *run, const char *question, size_t length, struct hutch
     if (conversation_add_text(said, MESSAGE_USER, question, length, err) < 0)
         return err->code;
     while (!run->result->exit_reason) {
-        bool is_full = said->count > LIMIT_MESSAGES - MESSAGES_OF_A_STEP;
-        if ((is_full ? end_full(run, err) : step(run, err)) < 0)
+        if (said->count > LIMIT_MESSAGES - MESSAGES_OF_A_STEP) {
+            run->result->exit_reason = "model_error";
+            if (set_error(run->result, model_error_name(MODEL_INVALID),
+                          "the conversation has too many messages; begin "
+                          "another one",
+                          err) < 0)
+                return err->code;
+        } else if (step(run, err) < 0) {
             return err->code;
+        }
     }
     if (close_conversation(run, err) < 0)
         return err->code;
