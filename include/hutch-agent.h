@@ -22,7 +22,8 @@
  * the time ran out: everything that happened until then is in it.
  *
  * Threads: an agent may run any number of questions at once, each on the thread of its
- * caller and up to tool_concurrency threads for tools.
+ * caller; where a reply calls several tools, up to tool_concurrency - 1 more threads are made
+ * for them, which end with that reply's calls. All signals are blocked in those.
  */
 #ifndef HUTCH_AGENT_H
 #define HUTCH_AGENT_H
@@ -252,7 +253,8 @@ struct hutch_tool_count {
 /* What a run did. Everything but answer is counted by hutch, not claimed by the model. */
 typedef struct hutch_agent_result {
     size_t size;
-    struct hutch_text answer; /* UTF-8; what there is of it where the run ended early */
+    struct hutch_text answer; /* UTF-8; what there is of it where the run ended early, "" for
+                                 nothing; its data is never NULL */
 
     /* "text"; "refusal" (the model's own); the name of the tool that ended the run;
      * "max_agent_steps" and "token_budget": the answer is that of the last call, without tools;
@@ -262,7 +264,7 @@ typedef struct hutch_agent_result {
     const char *exit_reason;
 
     /* Of a model_error, and of a schema what is wrong; else NULL and 0. */
-    const char *error_code; /* "rate_limit" ...: static; see docs/errors.md */
+    const char *error_code; /* "rate_limit" ...: static; all are in docs/errors.md */
     char *error_message;    /* one line that says what to do */
     int32_t http_status;    /* of a model_error: of the last answer; 0: none */
     bool retry_safe;        /* the same question may do later */

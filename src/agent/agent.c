@@ -242,15 +242,16 @@ static int fill(struct hutch_agent *agent, const struct hutch_agent_options *opt
     return 0;
 }
 
-static int check_options(const struct hutch_agent_options *options, struct hutch_error *err)
+static int check_options(const struct hutch_agent_options *options, hutch_agent **ret_agent,
+                         struct hutch_error *err)
 {
     if (strcmp(hutch_version(), HUTCH_VERSION) != 0)
         return err_set(err, HUTCH_ERR_SYSTEM,
                        "libhutch is of version %s and libhutch-agent of " HUTCH_VERSION
                        "; both have to be of one",
                        hutch_version());
-    if (!options)
-        return err_set(err, HUTCH_ERR_INVALID, "options: NULL");
+    if (!options || !ret_agent)
+        return err_set(err, HUTCH_ERR_INVALID, "%s: NULL", options ? "ret_agent" : "options");
     return request_check_size("agent_options", options, options->size, sizeof(*options),
                               sizeof(*options), err);
 }
@@ -261,7 +262,7 @@ int hutch_agent_new(const struct hutch_agent_options *options, hutch_agent **ret
     struct hutch_error local;
     err = err ? err : &local;
 
-    if (check_options(options, err) < 0)
+    if (check_options(options, ret_agent, err) < 0)
         return err->code;
     struct hutch_agent *agent = calloc(1, sizeof(*agent));
     if (!agent)

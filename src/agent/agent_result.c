@@ -50,6 +50,10 @@ int agent_result_new(const struct tool_set *tools, hutch_agent_result **ret_resu
     if (!result)
         return no_memory(err);
     result->size = sizeof(*result);
+    if (agent_result_set_answer(result, "", 0, err) < 0) {
+        hutch_agent_result_free(result);
+        return err->code;
+    }
     for (size_t i = 0; i < tools->count; i++) {
         if (add_count(result, tools->tools[i].name, err) < 0) {
             hutch_agent_result_free(result);
@@ -183,7 +187,7 @@ int hutch_agent_result_to_json(const hutch_agent_result *result, char **ret_json
     err = err ? err : &local;
 
     buf_append_text(&out, "{\"answer\":");
-    json_append_string(&out, result->answer.data ? result->answer.data : "", result->answer.length);
+    json_append_string(&out, result->answer.data, result->answer.length);
     append_flag(&out, "code_executed", result->code_executed);
     buf_appendf(&out, ",\"tool_calls\":%" PRIu32, result->tool_calls);
     append_ms(&out, "execution_time_ms", result->execution_time_ms);

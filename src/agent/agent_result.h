@@ -6,7 +6,8 @@
 
 #include <hutch-agent.h>
 
-/* An empty one, with a count of 0 for each tool. Errors: NO_MEMORY. */
+/* An empty one: the answer is "", which never is NULL; a count of 0 for each tool.
+ * Errors: NO_MEMORY. */
 MUST_CHECK int agent_result_new(const struct tool_set *tools, hutch_agent_result **ret_result,
                                 struct hutch_error *err);
 

@@ -25,10 +25,10 @@
 
 #include <string.h>
 
-#define CUT_OFF_MAX 2 /* replies in a row with calls that were cut off */
-#define MESSAGES_OF_A_STEP                                                                         \
-    100 /* more than one adds: calls, their answers, a repair, the answer                          \
-         */
+/* Replies in a row with calls that were cut off. */
+#define CUT_OFF_MAX 2
+/* More than one step adds: calls, their answers, a repair, the answer. */
+#define MESSAGES_OF_A_STEP 100
 
 struct run {
     struct hutch_agent *agent;
@@ -566,6 +566,8 @@ int hutch_agent_run(hutch_agent *agent, const char *question, size_t length,
     struct hutch_error local;
     err = err ? err : &local;
 
+    if (!agent || !ret_result)
+        return err_set(err, HUTCH_ERR_INVALID, "%s: NULL", agent ? "ret_result" : "agent");
     if (check_question(question, length, err) < 0 || load_options(run_options, &options, err) < 0)
         return err->code;
     if (!options.conversation && hutch_conversation_new(&own, err) < 0)

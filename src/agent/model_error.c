@@ -20,25 +20,11 @@ const char *model_error_name(enum model_error_kind kind)
 {
     static const char *const names[] = {
         [MODEL_OK] = "ok",
-        [MODEL_INVALID] = "invalid_request",
-        [MODEL_NO_KEY] = "no_key",
-        [MODEL_KEY_REFUSED] = "key_refused",
-        [MODEL_NO_CREDIT] = "no_credit",
-        [MODEL_NOT_FOUND] = "not_found",
-        [MODEL_REFUSED] = "refused",
-        [MODEL_RATE_LIMIT] = "rate_limit",
-        [MODEL_SERVER] = "server_error",
-        [MODEL_CONNECT] = "connection_failed",
-        [MODEL_TLS] = "tls_failed",
-        [MODEL_TIMEOUT] = "timeout",
-        [MODEL_TRUNCATED] = "truncated",
-        [MODEL_MALFORMED] = "malformed_reply",
-        [MODEL_TOO_LARGE] = "too_large",
-        [MODEL_REDIRECT] = "redirect_refused",
-        [MODEL_EMPTY] = "empty_reply",
         [MODEL_CANCELLED] = "cancelled",
         [MODEL_NO_MEMORY] = "out_of_memory",
-        [MODEL_SYSTEM] = "system_error",
+#define MODEL_ERROR(kind, name, meaning) [kind] = name,
+#include "model_errors.def"
+#undef MODEL_ERROR
     };
     return (size_t)kind < ARRAY_LENGTH(names) ? names[kind] : "unknown";
 }

@@ -16,10 +16,11 @@
  *     {"cancel": 1}                           cancels the run of this id
  *     {"load": "[...]"}                       makes the shared conversation of this JSON
  *     {"wait": 1}                             goes on when that run has ended
+ *     {"nulls": true}                         calls with NULL what takes none
  *
  * and writes one a line: {"id": 1, "event": {...}}, {"id": 1, "result": {...}},
- * {"id": 1, "error": "..."}, {"loaded": true}. Ends with status 0 at the end of its input, when
- * all runs have ended; 2 when the options are bad.
+ * {"id": 1, "error": "..."}, {"loaded": true}, {"nulls": ["..."]}. Ends with status 0 at the end of
+ * its input, when all runs have ended; 2 when the options are bad.
  */
 #include "base/buf.h"
 #include "base/clock.h"
@@ -358,6 +359,8 @@ static void *ask(void *user)
         buf_append_text(&line, "\"error\":");
         json_append_text(&line, err.message);
     } else {
+        if (result->answer.data[result->answer.length] != '\0')
+            abort();
         buf_appendf(&line, "\"result\":%s", json);
     }
     buf_append_text(&line, "}");
@@ -400,6 +403,29 @@ static void load(const char *json)
     write_line(&line);
 }
 
+static void pass_nulls(void)
+{
+    auto_buf struct buf line = BUF_MAX(KIB(64));
+    struct hutch_agent_options options;
+    hutch_agent_result *result = NULL;
+    struct hutch_error errors[4];
+
+    hutch_agent_options_init(&options);
+    if (hutch_agent_run(NULL, "?", 1, NULL, &result, &errors[0]) != HUTCH_ERR_INVALID ||
+        hutch_agent_run(agent, "?", 1, NULL, NULL, &errors[1]) != HUTCH_ERR_INVALID ||
+        hutch_agent_new(NULL, &agent, &errors[2]) != HUTCH_ERR_INVALID ||
+        hutch_agent_new(&options, NULL, &errors[3]) != HUTCH_ERR_INVALID ||
+        hutch_agent_run(NULL, NULL, 0, NULL, NULL, NULL) != HUTCH_ERR_INVALID || result)
+        abort();
+    buf_append_text(&line, "{\"nulls\":[");
+    for (size_t i = 0; i < ARRAY_LENGTH(errors); i++) {
+        buf_append_text(&line, i > 0 ? "," : "");
+        json_append_text(&line, errors[i].message);
+    }
+    buf_append_text(&line, "]}");
+    write_line(&line);
+}
+
 static void start(json_t *values)
 {
     struct run *run = &runs[run_count++];
@@ -418,6 +444,8 @@ static void obey(json_t *values)
 {
     if (text_of(values, "load"))
         load(text_of(values, "load"));
+    else if (json_object_get(values, "nulls"))
+        pass_nulls();
     else if (json_object_get(values, "cancel"))
         hutch_cancel_trigger(
             find_run(json_integer_value(json_object_get(values, "cancel")))->cancel);

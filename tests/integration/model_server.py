@@ -5,6 +5,8 @@ import contextlib
 import json
 import socket
 import socketserver
+import ssl
+import subprocess
 import threading
 import time
 
@@ -82,6 +84,18 @@ class Server(socketserver.ThreadingTCPServer):
         self.over.set()
         self.shutdown()
         self.server_close()
+
+
+def certificate(folder, name):
+    """A key and a certificate that signs itself."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", folder / "key.pem",
+                    "-out", folder / "cert.pem", "-days", "2", "-subj", "/CN=test",
+                    "-addext", f"subjectAltName=IP:{name}"],
+                   check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
 
 
 def send(handler, text):

@@ -4,9 +4,11 @@ hutch session for tests: its process, lines of JSON to it and from it; and looks
 to come about. HUTCH names the program, else it is the one of the build folder HUTCH_BUILD.
 """
 
+import contextlib
 import json
 import os
 import pathlib
+import select
 import subprocess
 import threading
 import time
@@ -58,6 +60,23 @@ def children(pid):
     """The children of a process, whichever of its threads made them."""
     files = pathlib.Path("/proc", str(pid), "task").glob("*/children")
     return [int(child) for file in files for child in file.read_text().split()]
+
+
+def processes_with(word):
+    """Descriptors of the processes that have a word in their command line."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if word in path.read_bytes():
+                found.append(os.pidfd_open(int(path.parent.name)))
+    return found
+
+
+def assert_gone(processes, seconds=5):
+    """They end when their cell has been killed, at once."""
+    for process in processes:
+        assert select.select([process], [], [], seconds)[0]
+        os.close(process)
 
 
 def until(condition, seconds=20):

@@ -7,19 +7,18 @@ are written against that API; cells are real.
 HUTCH_BUILD is the build folder.
 """
 
-import contextlib
 import itertools
 import json
 import os
 import pathlib
 import random
-import select
 import subprocess
 import threading
 
 import pytest
 
 from model_server import DONE, Server, completion, event, finish, hang, plain, stream
+from session_lines import assert_gone, processes_with
 
 BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
 DOOR = BUILD / "tests/integration/agent_door"
@@ -366,7 +365,7 @@ def test_token_budget():
 
 
 def test_timeout_of_the_model():
-    run, _ = ask(stream(event(content="Good"), hang), stream=True, timeout_seconds=0.3)
+    run, _ = ask(stream(event(content="Good"), hang), stream=True, timeout_seconds=3)
     assert ending(run) == ("timeout", "Good")
     assert run.result["messages"][-1]["content"] == "Good"
 
@@ -374,7 +373,7 @@ def test_timeout_of_the_model():
 def test_timeout_of_a_tool():
     """The token that a tool has ends with the time of the run; who has not begun does not."""
     with Server(calls(call("hang"), call("echo", {"text": "x"})), says("Hi.")) as server:
-        with Agent(server.url, timeout_seconds=0.4, tool_concurrency=1) as agent:
+        with Agent(server.url, timeout_seconds=3, tool_concurrency=1) as agent:
             run = agent.ask(kept=True)
             assert ending(run) == ("timeout", "")
             assert run.tool_messages == ["Error: the token is triggered, no time is left",
@@ -577,6 +576,17 @@ def test_conversation_of_bad_json(text, message):
             assert message in agent.load(text)
 
 
+def test_conversation_that_is_full():
+    """It ends with a result, and without a request."""
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}] * 4951
+    with Agent("http://127.0.0.1:1/v1") as agent:
+        assert agent.load(messages) is True
+        run = agent.ask(kept=True)
+    assert ending(run) == ("model_error", "") and run.result["step_count"] == 0
+    assert run.result["error"]["code"] == "invalid_request"
+    assert "begin another" in run.result["error"]["message"]
+
+
 def test_conversation_in_use():
     with Server(hang, says()) as server, Agent(server.url) as agent:
         first = agent.begin(kept=True)
@@ -691,28 +701,18 @@ def test_bad_questions():
         assert "4194305 bytes" in agent.ask("x" * 4194305).answer["error"]
 
 
+def test_nulls():
+    with Agent("http://127.0.0.1:1/v1") as agent:
+        agent.send(nulls=True)
+        assert agent.read()["nulls"] == ["agent: NULL", "ret_result: NULL", "options: NULL",
+                                         "ret_agent: NULL"]
+
+
 # ---- cells ----
 
 @pytest.fixture(scope="module")
 def cache_dir(tmp_path_factory):
     return str(tmp_path_factory.mktemp("cache"))
-
-
-def processes_with(word):
-    """Descriptors of the processes that have a word in their command line."""
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if word in path.read_bytes():
-                found.append(os.pidfd_open(int(path.parent.name)))
-    return found
-
-
-def assert_gone(processes, seconds=1):
-    """They end when their cell has been killed, at once."""
-    for process in processes:
-        assert select.select([process], [], [], seconds)[0]
-        os.close(process)
 
 
 def test_cell(cache_dir):
@@ -743,18 +743,19 @@ def test_cell_of_an_agent_that_is_a_tool(cache_dir):
     assert [e["text"] for e in run.of("tool_output")] == ["out\n"]
 
 
-@pytest.mark.parametrize("options", [{}, {"timeout_seconds": 2}], ids=["cancel", "timeout"])
+@pytest.mark.parametrize("options", [{}, {"timeout_seconds": 6}], ids=["cancel", "timeout"])
 def test_cells_are_killed(cache_dir, options):
-    """Of calls at once; by the caller, and by the end of the run's time."""
+    """Of calls at once; by the caller, and by the end of the run's time. Each cell holds one
+    process that has the word in its command line before it says that it is up."""
     word = str(random.getrandbits(60)).encode()
-    code = {"code": f"echo up; exec sleep {word.decode()}"}
+    code = {"code": f"mkfifo f; exec bash -c 'echo up; read x < f' {word.decode()}"}
     with Server(calls(call("cell", code), call("cell", code))) as server:
         with Agent(server.url, cache_dir=cache_dir, **options) as agent:
             id = agent.begin()
             while len([e for e in agent.events.get(id, []) if e["kind"] == "tool_output"]) < 2:
                 agent.read()
             processes = processes_with(word)
-            assert processes or options
+            assert len(processes) == 2
             if not options:
                 agent.send(cancel=id)
             run = agent.end(id)

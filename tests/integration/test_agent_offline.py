@@ -2,7 +2,8 @@
 """
 `hutch agent` and the offline model: questions, each of which is answered by code that runs in
 cells; everything that servers get wrong, which ends in an answer out of what the cells said or
-in a line that says what to do; streams; interrupts. Behind each of them nothing is left.
+in a line that says what to do; streams; interrupts. Behind each of them nothing is left. What
+breaks while a session is up has a scripted server (model_server.py).
 
 HUTCH_BUILD is the build folder.
 """
@@ -14,6 +15,7 @@ import json
 import os
 import pathlib
 import pty
+import random
 import re
 import select
 import signal
@@ -24,8 +26,9 @@ import termios
 import time
 
 import pytest
+from model_server import Server, certificate, completion, event, plain, reset, send, stream
 from offline import PATIENCE, Model
-from session_lines import HUTCH, children
+from session_lines import HUTCH, assert_gone, children, processes_with
 
 HERE = pathlib.Path(__file__).parent
 KEY = "sk-very-secret-0123456789"
@@ -33,7 +36,7 @@ TWO = "Compute 17*23 and 2^64."
 TWO_ANSWER = f"17*23 = {17 * 23}\n2^64 = {2 ** 64}"
 ENDLESS = "Run this code:\n```python\nprint('it runs', flush=True)\nwhile True: pass\n```"
 PROMPT = b"hutch> "
-INTERRUPT_SECONDS = 1
+INTERRUPT_SECONDS = 2  # with others at work on the machine
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -54,6 +57,14 @@ def _cache(tmp_path_factory, monkeypatch):
     """One cache for all tests, the caller's if there is one."""
     if "HUTCH_CACHE_DIR" not in os.environ:
         monkeypatch.setenv("HUTCH_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _interrupts():
+    """What is started by a shell's background job would ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)
@@ -239,6 +250,9 @@ def one_line(done):
     ("status=400,always", 125, "Invalid value for 'messages'"),
     ("status=400,words=array,always", 125, "Invalid value for 'messages'"),
     ("status=400,words=html,always", 125, "Invalid value for 'messages'"),
+    ("status=400,words=object,always", 125, "Invalid value for 'messages'"),
+    ("status=400,words=detail,always", 125, "Invalid value for 'messages'"),
+    ("status=400,words=string,always", 125, "Invalid value for 'messages'"),
     ("status=401,always", 125, "OPENAI_API_KEY"),
     ("status=402,always", 125, "Insufficient credits"),
     ("status=403,always", 125, "moderation"),
@@ -272,6 +286,12 @@ def test_one_line_says_what_to_do(model, quirks, status, word, options):
 def test_one_line_says_how_it_ended(model, quirks, options, status, word):
     done = run(model, quirks, *options, "hello there")
     assert done.returncode == status and word in one_line(done)
+
+
+@pytest.mark.parametrize("options", [(), ("--stream",)])
+def test_connection_that_is_always_reset(model, options):
+    done = run(model, "reset", "--retries", "1", *options, "hello")
+    assert done.returncode == 125 and "connection" in one_line(done)
 
 
 @pytest.mark.parametrize("options", [(), ("--stream",)])
@@ -321,6 +341,21 @@ def test_no_tls_where_it_is_wanted(model):
     assert done.returncode == 125 and "no trusted connection" in one_line(done)
 
 
+def test_certificate_that_is_not_trusted(tmp_path):
+    """Nothing is sent to who has it; trusted, it does."""
+    with Server(plain(completion("Hello.")), context=certificate(tmp_path, "127.0.0.1")) as server:
+        arguments = [HUTCH, "agent", "--base-url", server.url, "--model", "m", "hello"]
+        trusted = {"CURL_CA_BUNDLE": str(tmp_path / "cert.pem")}
+        for variables, status, answer in (({}, 125, ""), (trusted, 0, "Hello.\n")):
+            done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=PATIENCE,
+                                  env=environment(OPENAI_API_KEY=KEY, **variables))
+            assert (done.returncode, done.stdout) == (status, answer)
+            assert KEY not in done.stderr
+            if status:
+                assert "self-signed" in one_line(done) and not server.requests
+
+
 def test_no_key_for_a_server_that_wants_one():
     done = subprocess.run([HUTCH, "agent", "x"], stdin=subprocess.DEVNULL, capture_output=True,
                           text=True, timeout=PATIENCE, env=environment())
@@ -335,6 +370,67 @@ def test_key_goes_to_the_server_and_nowhere_else(model, tmp_path):
     assert KEY not in session.read_text()
     done = run(model, "", *options, "6*7?", env={"OPENAI_API_KEY": KEY[:-1]})
     assert done.returncode == 125 and "401" in one_line(done) and KEY[:-1] not in done.stdout
+
+
+# ---- what breaks while a session is up ----
+
+# A program leaves a process behind in its session.
+LEAVES = """\
+import subprocess
+child = subprocess.Popen(["sh", "-c", "read x; exit", "{0}"], stdin=subprocess.PIPE)
+print("up")
+"""
+
+
+def in_circles(handler, request):
+    plain("", 307, Location=request.path)(handler, request)
+
+
+def drips(handler, request):
+    """Blanks in front of a reply, for ever."""
+    stream(kind="application/json")(handler, request)
+    while not handler.server.over.wait(0.02):
+        send(handler, " ")
+    return False
+
+
+@pytest.mark.parametrize("fault, options, status, code, word", [
+    (plain({"error": {"message": "no more of this"}}, 400), (), 125, "refused", "no more of this"),
+    (stream(event(content="Half of")), ("--stream",), 125, "truncated", "truncated"),
+    (plain("<p>{"), (), 125, "malformed_reply", "is not JSON"),
+    (plain(completion("x" * (10 << 20))), (), 125, "too_large", "max_tokens"),
+    (in_circles, (), 125, "redirect_refused", "in circles"),
+    (reset, ("--retries", "1"), 125, "connection_failed", "connection"),
+    (drips, ("--timeout-total", "6"), 124, None, "time limit of 6 s"),
+], ids=["400", "cut", "nojson", "10mb", "redirect", "reset", "drip"])
+def test_session_is_gone(fault, options, status, code, word):
+    """The line, what the cell said, and no process of it."""
+    mark = str(random.getrandbits(60))
+    arguments = json.dumps({"language": "python", "code": LEAVES.format(mark)})
+    call = plain(completion(None, "tool_calls", tool_calls=[
+        {"id": "a", "type": "function",
+         "function": {"name": "code_interpreter", "arguments": arguments}}]))
+    left = []
+
+    def answer(handler, request):
+        if request.body["messages"][-1]["role"] != "tool":
+            return call(handler, request)
+        left.extend(processes_with(mark.encode()))
+        return fault(handler, request)
+
+    with Server(rule=lambda request: answer) as server:
+        done = subprocess.run([HUTCH, "agent", "--base-url", server.url, "--model", "m",
+                               "--tools", "code_interpreter", "--json", *options, "hello"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=PATIENCE, env=environment())
+    assert done.returncode == status and word in one_line(done)
+    assert left
+    assert_gone(left)
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["exit_reason"] == ("model_error" if code else "timeout")
+    assert (result["error"] or {}).get("code") == code and exit_codes(result) == [0]
+    assert [json.loads(m["content"])["stdout"] for m in result["messages"]
+            if m["role"] == "tool"] == ["up\n"]
 
 
 # ---- streams ----

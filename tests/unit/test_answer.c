@@ -104,6 +104,22 @@ static void test_format(void **state)
     }
 }
 
+/* Callers print it without asking. */
+static void test_result_has_an_answer(void **state)
+{
+    static const struct tool_set none;
+    hutch_agent_result *result = NULL;
+    struct hutch_error err;
+
+    (void)state;
+    assert_int_equal(agent_result_new(&none, &result, &err), 0);
+    assert_string_equal(result->answer.data, "");
+    assert_int_equal(result->answer.length, 0);
+    assert_int_equal(agent_result_set_answer(result, NULL, 0, &err), 0);
+    assert_string_equal(result->answer.data, "");
+    hutch_agent_result_free(result);
+}
+
 static void test_usage(void **state)
 {
     static const char *const parts[] = {
@@ -155,7 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers), cmocka_unit_test(test_no_answers),
         cmocka_unit_test(test_format),  cmocka_unit_test(test_usage),
-        cmocka_unit_test(test_total),
+        cmocka_unit_test(test_total),   cmocka_unit_test(test_result_has_an_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
