@@ -21,7 +21,7 @@ void secret_done(struct secret *secret);
 MUST_CHECK int secret_from_text(const char *text, struct secret *ret_secret,
                                 struct hutch_error *err);
 
-/* The content of a file. Blocking, for a file that is one. Errors: SYSTEM too. */
+/* The content of a file. Blocking, for a file that is one. Errors: INVALID, NO_MEMORY. */
 MUST_CHECK int secret_from_file(const char *path, struct secret *ret_secret,
                                 struct hutch_error *err);
 
