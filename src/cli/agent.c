@@ -202,10 +202,10 @@ static int go_on(struct agent_desk *desk)
 {
     struct hutch_error err;
 
-    if (!desk->view.inside_line && isatty(STDERR_FILENO)) /* behind the ^C of the terminal */
-        IGNORE_RESULT(output_write(STDERR_FILENO, "\n", 1));
     if (stop_renew(&desk->cancel, &err) < 0)
         return report_error(desk, &err);
+    if (!desk->view.inside_line && isatty(STDERR_FILENO)) /* behind the ^C of the terminal */
+        IGNORE_RESULT(output_write(STDERR_FILENO, "\n", 1));
     desk->view.cancel = desk->cancel;
     desk->view.failure = 0;
     return 0;
