@@ -51,11 +51,14 @@ static int ask(hutch_agent *agent, const char *question)
         fprintf(stderr, "hutch: %s\n", err.message);
         return 125;
     }
-    printf("%s\n", result->answer.data);
+    if (result->answer.length > 0)
+        printf("%s\n", result->answer.data);
     fprintf(stderr, "%s, %u tool calls, %.0f ms in cells%s%s\n", result->exit_reason,
             result->tool_calls, result->execution_time_ms, result->error_message ? ": " : "",
             result->error_message ? result->error_message : "");
-    int status = result->error_message ? 1 : 0;
+    int status = !result->error_message                            ? 0
+                 : strcmp(result->exit_reason, "model_error") == 0 ? 125
+                                                                   : 1;
     hutch_agent_result_free(result);
     return status;
 }

@@ -76,8 +76,8 @@ def model(hutch):
         yield [], f"the real model that {key} opens"
         return
     program = next(filter(os.path.exists, (hutch.parent / path for path in OFFLINE)))
-    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as server:
+    with subprocess.Popen([program, "--until-eof"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as server:
         url = server.stdout.readline().strip()
         yield (["--base-url", url, "--model", "offline"],
                "the offline model, which plays its part by rules; the code runs for real.\n"
@@ -113,7 +113,7 @@ def problems(result, has_answer, expected):
 def show(number, hutch, options, title, question, expected, has_answer):
     """Asks a question and shows what came of it; whether that is as it should be."""
     print(f"{BOLD}{number}. {title}{PLAIN}")
-    print(f"   $ hutch agent {shlex.quote(question)}")
+    print(f"   $ {shlex.join(['hutch', 'agent', '--json', *options, question])}")
     start = time.monotonic()
     result, complaints = ask(hutch, options, question)
     milliseconds = (time.monotonic() - start) * 1000

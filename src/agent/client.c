@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
@@ -407,21 +408,44 @@ static int send_once(struct chat *chat, struct reply_builder *builder, struct an
 
 /* ---- statuses ---- */
 
+/* The key of OpenRouter goes to no other host. */
+static const char *no_key_advice(const char *url)
+{
+    return endpoint_is_openrouter(url)
+               ? "; no API key was sent: set OPENROUTER_API_KEY, or give a file of it (key_file, "
+                 "--key-file)"
+               : "; no API key was sent: set OPENAI_API_KEY, or give a file of it (key_file, "
+                 "--key-file)";
+}
+
+static const char *not_found_advice(const char *url)
+{
+    if (strstr(url, "/chat/completions/"))
+        return "; the base URL must not have /chat/completions, which hutch puts behind it";
+    if (!strstr(url, "/v1"))
+        return "; is the /v1 missing that most base URLs end in? Else check the model's name";
+    return "; check the model's name and the base URL";
+}
+
 /* What the caller can do about a status. */
-static const char *advice(int status, bool has_key)
+static const char *advice(int status, bool has_key, const char *url)
 {
     switch (status) {
     case 401:
-        return has_key ? "; the server does not accept the API key"
-                       : "; there is no API key: set OPENAI_API_KEY or OPENROUTER_API_KEY";
+        return has_key ? "; the server does not accept the API key" : no_key_advice(url);
     case 402:
         return "; the account has no credit";
+    case 403:
+        return "; the server does not allow this: check the key's rights, the model and the base "
+               "URL";
     case 404:
-        return "; check the model's name and the base URL";
+        return not_found_advice(url);
     case 413:
         return "; the conversation is too long for the server";
+    case 429:
+        return "; too many requests: try again later";
     default:
-        return "";
+        return status >= 500 ? "; the fault is the server's: try again later, or see its log" : "";
     }
 }
 
@@ -451,11 +475,15 @@ static void status_error(const struct client *client, const struct answer *answe
 
     model_server_words(buf_text(&answer->body), answer->body.length, hidden_of(client), words,
                        sizeof(words));
-    model_error_set(error, model_error_kind_of(status), "HTTP %d%s%s%s%s%s%s", status,
-                    words[0] ? ": " : "", words,
-                    fault ? fault : advice(status, client->key.text || client->own_authorization),
-                    answer->request_id[0] ? " (request id " : "", answer->request_id,
-                    answer->request_id[0] ? ")" : "");
+    if (words[0] == '<')
+        snprintf(words, sizeof(words), "a page of HTML, where an API answers in JSON");
+    model_error_set(
+        error, model_error_kind_of(status), "HTTP %d%s%s%s%s%s%s", status, words[0] ? ": " : "",
+        words,
+        fault ? fault
+              : advice(status, client->key.text || client->own_authorization, client->url.data),
+        answer->request_id[0] ? " (request id " : "", answer->request_id,
+        answer->request_id[0] ? ")" : "");
     error->retry_safe =
         answer->hints.wanted >= 0 ? answer->hints.wanted : !fault && model_status_retried(status);
 }
@@ -639,9 +667,13 @@ static int check_call(const struct chat *chat, struct model_error *error)
     if (chat_request_check(chat->request, &err) < 0)
         return model_error_from(error, MODEL_INVALID, &err);
     if (!client->key.text && !client->own_authorization && endpoint_wants_key(client->url.data))
-        return model_error_set(error, MODEL_NO_KEY,
-                               "no API key: set OPENAI_API_KEY or OPENROUTER_API_KEY, or give the "
-                               "base URL of a server that needs none");
+        return model_error_set(
+            error, MODEL_NO_KEY,
+            "no API key: set %s, or give a file of it (key_file, --key-file), or the "
+            "base URL of a server that needs none",
+            endpoint_is_openrouter(client->url.data)
+                ? "OPENROUTER_API_KEY"
+                : "OPENAI_API_KEY (for OpenRouter OPENROUTER_API_KEY)");
     if (fd_wait(chat->call->cancel_fd, POLLIN, 0) > 0)
         return model_error_set(error, MODEL_CANCELLED, "cancelled by the caller");
     return 0;

@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #define PATH "/chat/completions"
+#define PORT_MAX 65535u
 
 /* The parts of an address that say where it leads. */
 struct place {
@@ -35,6 +36,37 @@ static const char *port_colon(const char *host, const char *end)
     return colon ? colon : end;
 }
 
+/* A name, an address of IPv4, or one of IPv6 in brackets, perhaps with a zone. */
+static bool is_host(const char *host, size_t length)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+    bool bracketed = length > 2 && host[0] == '[' && host[length - 1] == ']';
+
+    if (bracketed) {
+        host++;
+        length -= 2;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (host[i] == '\0' || (!strchr(letters, host[i]) && !(bracketed && strchr(":%", host[i]))))
+            return false;
+    }
+    return length > 0;
+}
+
+/* Nothing behind the colon is the standard port. */
+static bool is_port_number(const char *port, size_t length)
+{
+    unsigned number = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        if (port[i] < '0' || port[i] > '9' || number > PORT_MAX)
+            return false;
+        number = 10 * number + (unsigned)(port[i] - '0');
+    }
+    return length == 0 || (number >= 1 && number <= PORT_MAX);
+}
+
 static bool split(const char *url, struct place *ret_place)
 {
     bool secure = begins_with(url, "https://");
@@ -56,7 +88,8 @@ static bool split(const char *url, struct place *ret_place)
         .user = at != NULL,
         .rest = end,
     };
-    return colon > host;
+    return is_host(host, ret_place->host_length) &&
+           is_port_number(ret_place->port, ret_place->port_length);
 }
 
 static bool has_bad_byte(const char *url)

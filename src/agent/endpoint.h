@@ -7,7 +7,8 @@
 #include <stdbool.h>
 
 /* Appends the address of the chat completions below a base URL: slashes at its end are
- * dropped, /chat/completions follows. A base URL is http or https, has a host, and has no
+ * dropped, /chat/completions follows. A base URL is http or https, has a host (a name of
+ * ASCII, or an address), perhaps a port from 1 to 65535, and has no
  * user, query, fragment, blanks or control characters; at most LIMIT_URL_BYTES. The error
  * says what is wrong. Errors: INVALID, NO_MEMORY. */
 MUST_CHECK int endpoint_append(struct buf *out, const char *base_url, struct hutch_error *err);

@@ -4,8 +4,9 @@
 The offline model: a server that plays a language model's side of chat completions by
 rules, for the demo and for tests.
 
-offline-model [--port N] listens on 127.0.0.1, prints its base URL as one line, and ends at
-the end of its standard input or on SIGTERM.
+offline-model [--port N] [--until-eof] listens on 127.0.0.1, prints its base URL as one line,
+and ends on SIGTERM and SIGINT; with --until-eof also at the end of its standard input, so that
+it does not outlive who started it.
 
 It knows no answers. A rule turns a question into programs, which it asks the client to run
 by whatever tool takes code; its answer is made of what the tool said. A program that fails
@@ -1098,12 +1099,28 @@ class Server(socketserver.ThreadingTCPServer):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="A model's server for demo and tests.")
-    parser.add_argument("--port", type=int, default=0)
-    server = Server(parser.parse_args().port)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    parser = argparse.ArgumentParser(
+        prog="offline-model", description="A server on 127.0.0.1 that plays a language model by "
+        "rules, for trying hutch agent without a key. It prints its base URL, and runs until "
+        "SIGTERM or SIGINT (Ctrl-C).")
+    parser.add_argument("--port", type=int, default=0, metavar="N",
+                        help="where to listen; default 0, any port that is free")
+    parser.add_argument("--until-eof", action="store_true",
+                        help="end at the end of standard input, too")
+    options = parser.parse_args()
+    if not 0 <= options.port <= 65535:
+        parser.error(f"argument --port: {options.port} is not from 0 to 65535")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))
+    try:
+        server = Server(options.port)
+    except OSError as error:
+        sys.exit(f"offline-model: cannot listen on 127.0.0.1:{options.port} (--port): "
+                 f"{error.strerror}")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_address[1]}/v1", flush=True)
+    while not options.until_eof:
+        signal.pause()
     while os.read(0, 4096):
         pass
 

@@ -360,8 +360,10 @@ static int malformed(const struct reply_builder *builder, const char *what, cons
     if (err->code == HUTCH_ERR_NO_MEMORY)
         return no_memory(error);
     model_one_line(data, length, builder->options.hidden, words, sizeof(words));
-    return model_error_set(error, MODEL_MALFORMED, "%s is not JSON (%s): %s", what, err->message,
-                           words);
+    return model_error_set(
+        error, MODEL_MALFORMED,
+        "%s is not JSON (%s): %s; is the base URL that of an OpenAI-compatible API?", what,
+        err->message, words);
 }
 
 static int failed_event(struct reply_builder *builder, const char *data, size_t length,

@@ -19,6 +19,8 @@ void secret_done(struct secret *secret)
     *secret = SECRET_NONE;
 }
 
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* as some editors begin a file */
+
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
@@ -26,6 +28,11 @@ static bool is_blank(char c)
 
 static int take(const char *text, size_t length, struct secret *ret_secret, struct hutch_error *err)
 {
+    if (length >= strlen(BYTE_ORDER_MARK) &&
+        memcmp(text, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0) {
+        text += strlen(BYTE_ORDER_MARK);
+        length -= strlen(BYTE_ORDER_MARK);
+    }
     while (length > 0 && is_blank(*text)) {
         text++;
         length--;
@@ -84,13 +91,13 @@ int secret_from_file(const char *path, struct secret *ret_secret, struct hutch_e
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
     if (fd < 0)
-        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "open the file of the API key '%s'", path);
+        return err_errno(err, HUTCH_ERR_INVALID, errno, "key_file: cannot open '%s'", path);
     ssize_t length = read_some(fd, data, sizeof(data));
     if (length < 0)
-        return err_errno(err, HUTCH_ERR_SYSTEM, errno, "read the file of the API key '%s'", path);
+        return err_errno(err, HUTCH_ERR_INVALID, errno, "key_file: cannot read '%s'", path);
     int code = take(data, (size_t)length, ret_secret, err);
     explicit_bzero(data, sizeof(data));
-    return code < 0 ? err_context(err, "'%s'", path) : 0;
+    return code < 0 ? err_context(err, "key_file: '%s'", path) : 0;
 }
 
 int secret_from_environment(char *const *environment, const char *const *names,

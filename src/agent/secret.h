@@ -22,7 +22,7 @@ MUST_CHECK int secret_from_text(const char *text, struct secret *ret_secret,
                                 struct hutch_error *err);
 
 /* The content of a file, or of a pipe, which has LIMIT_KEY_SECONDS for each piece of it. Errors:
- * SYSTEM too. */
+ * INVALID, NO_MEMORY. */
 MUST_CHECK int secret_from_file(const char *path, struct secret *ret_secret,
                                 struct hutch_error *err);
 

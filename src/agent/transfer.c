@@ -349,23 +349,30 @@ static int no_connection(struct exchange *exchange, const char *why)
     return -1;
 }
 
-static int tls_failed(struct exchange *exchange, const char *why)
+static int tls_failed(struct exchange *exchange, CURLcode result, const char *why)
 {
     auto_buf struct buf place = BUF_MAX(LIMIT_URL_BYTES);
 
+    size_t length = strlen(why);
+
     endpoint_append_place(&place, exchange->transfer->url);
-    return model_error_set(exchange->error, MODEL_TLS,
-                           "no trusted connection to %s: %s; a private certificate has to be in "
-                           "the file of trusted ones",
-                           buf_text(&place), why);
+    while (length > 0 && why[length - 1] == ' ') /* as OpenSSL's words end */
+        length--;
+    return model_error_set(exchange->error, MODEL_TLS, "no trusted connection to %s: %.*s; %s",
+                           buf_text(&place), (int)length, why,
+                           result == CURLE_SSL_CONNECT_ERROR
+                               ? "is it a server of http:// instead?"
+                               : "a private certificate has to be in the file that CURL_CA_BUNDLE "
+                                 "names");
 }
 
 /* The connection broke. */
 static int broke_off(struct exchange *exchange, const char *why)
 {
     if (exchange->received > 0 || exchange->last_byte_ns > 0)
-        model_error_set(exchange->error, MODEL_TRUNCATED,
-                        "stream truncated: the connection broke: %s", why);
+        model_error_set(
+            exchange->error, MODEL_TRUNCATED,
+            "stream truncated: the connection broke: %s; try again, or see the server's log", why);
     else
         model_error_set(exchange->error, MODEL_CONNECT, "the connection broke before an answer: %s",
                         why);
@@ -393,7 +400,7 @@ static int judge(struct exchange *exchange, CURLcode result)
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CIPHER:
     case CURLE_SSL_ISSUER_ERROR:
-        return tls_failed(exchange, why);
+        return tls_failed(exchange, result, why);
     case CURLE_OUT_OF_MEMORY:
         return model_error_set(exchange->error, MODEL_NO_MEMORY, "out of memory");
     case CURLE_GOT_NOTHING:

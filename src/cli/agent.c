@@ -203,6 +203,8 @@ static int go_on(struct agent_desk *desk)
 
     if (stop_renew(&desk->cancel, &err) < 0)
         return report_error(desk, &err);
+    if (!desk->view.inside_line && isatty(STDERR_FILENO)) /* behind the ^C of the terminal */
+        IGNORE_RESULT(output_write(STDERR_FILENO, "\n", 1));
     desk->view.cancel = desk->cancel;
     desk->view.failure = 0;
     return 0;
@@ -269,8 +271,10 @@ static int read_question(struct agent_desk *desk, struct problem *problem)
 {
     struct buf *question = &desk->question;
     struct hutch_error err;
+    bool given = desk->values.question && strcmp(desk->values.question, "-") != 0;
+    const char *source = given ? "argument QUESTION" : "standard input";
 
-    if (desk->values.question && strcmp(desk->values.question, "-") != 0)
+    if (given)
         buf_append_text(question, desk->values.question);
     else if (input_read("question", "-", question, problem) < 0)
         return problem->code;
@@ -278,8 +282,9 @@ static int read_question(struct agent_desk *desk, struct problem *problem)
         question->data[--question->length] = '\0';
     if (buf_check(question, &err) < 0)
         return problem_take(problem, &err);
-    if (question->length == 0)
-        return problem_set(problem, HUTCH_ERR_INVALID, "argument QUESTION: is empty");
+    if (strspn(buf_text(question), " \t\r\n") == question->length)
+        return problem_set(problem, HUTCH_ERR_INVALID, "%s: is empty; a question has to be in it",
+                           source);
     return 0;
 }
 
@@ -308,6 +313,52 @@ static int list_headers(struct agent_desk *desk, struct problem *problem)
     return 0;
 }
 
+/* A list with commas, as it is typed in quotes. */
+static char *without_blanks(const char *list)
+{
+    char *copy = strdup(list), *to = copy;
+
+    for (; copy && *list; list++) {
+        if (*list != ' ')
+            *to++ = *list;
+    }
+    if (copy)
+        *to = '\0';
+    return copy;
+}
+
+/* An error of the library that names a member: it is that of an option here. */
+static int refuse_option(const struct hutch_error *err, struct problem *problem)
+{
+    static const struct {
+        const char *member, *option;
+    } options[] = {
+        {"builtin_tools", "--tools"},
+        {"headers", "--header"},
+        {"extra", "--extra"},
+        {"schema", "--schema"},
+        {"system_prompt", "--system"},
+        {"key_file", "--key-file"},
+        {"model", "--model"},
+        {"cells: memory_mb", "-m"},
+        {"cells: timeout_seconds", "-t"},
+        {"cells: cpus", "--cpus"},
+        {"cells: backend", "--backend"},
+        {"cells: require", "--require"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(options) && err->code == HUTCH_ERR_INVALID; i++) {
+        const char *member = options[i].member;
+        size_t length = strlen(member);
+        if (strncmp(err->message, member, length) != 0 || !strchr(":.[", err->message[length]))
+            continue;
+        const char *rest = err->message + length + strcspn(err->message + length, ":.");
+        return problem_set(problem, err->code, "option '%s': %s", options[i].option,
+                           rest + strspn(rest, ":. "));
+    }
+    return problem_take(problem, err);
+}
+
 static int make_agent(struct agent_desk *desk, const struct settings *settings,
                       struct problem *problem)
 {
@@ -315,6 +366,9 @@ static int make_agent(struct agent_desk *desk, const struct settings *settings,
     struct hutch_agent_options options;
     struct hutch_error err;
 
+    auto_free char *tools = without_blanks(values->tools ? values->tools : "");
+    if (!tools)
+        return problem_set(problem, HUTCH_ERR_NO_MEMORY, "out of memory");
     hutch_agent_options_init(&options);
     options.environment = settings->environment;
     options.model = values->model;
@@ -334,10 +388,10 @@ static int make_agent(struct agent_desk *desk, const struct settings *settings,
     if (values->schema_file)
         options.schema = buf_text(&desk->schema);
     if (values->tools)
-        options.builtin_tools = values->tools;
+        options.builtin_tools = tools;
     options.engine = options.builtin_tools[0] ? desk->engine : NULL;
     options.cells = &desk->cells;
-    return hutch_agent_new(&options, &desk->agent, &err) < 0 ? problem_take(problem, &err) : 0;
+    return hutch_agent_new(&options, &desk->agent, &err) < 0 ? refuse_option(&err, problem) : 0;
 }
 
 static int open_conversation(struct agent_desk *desk, struct problem *problem)

@@ -48,6 +48,16 @@ static int fail(const struct agent_file *file, struct problem *problem, const ch
     return problem_take(problem, &err);
 }
 
+/* Of a file that the command line names, before anything is asked. */
+static int unusable(const struct agent_file *file, struct problem *problem, const char *what,
+                    int number)
+{
+    const char *reason = strerrordesc_np(number);
+
+    return problem_set(problem, HUTCH_ERR_INVALID, "session: cannot %s file %s: %s", what,
+                       quote_text(file->path).text, reason ? reason : "unknown error");
+}
+
 /* ---- writing ------------------------------------------------------------ */
 
 static void append_content(struct buf *out, const char *messages)
@@ -55,6 +65,14 @@ static void append_content(struct buf *out, const char *messages)
     buf_appendf(out, "{\"version\":%d,\"messages\":", VERSION);
     buf_append_text(out, messages);
     buf_append_text(out, "}\n");
+}
+
+/* What its owner allows others stays. */
+static int copy_mode(int from_fd, int to_fd)
+{
+    struct stat status;
+
+    return fstat(from_fd, &status) < 0 ? -1 : fchmod(to_fd, status.st_mode & 0777);
 }
 
 /* A new file beside the old one, whole, on the disk, and locked; its name goes to new_name.
@@ -71,7 +89,8 @@ static int write_new(const struct agent_file *file, const struct buf *content,
         openat(file->dir_fd, new_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -1;
-    if (fd_write_all(fd, buf_text(content), content->length) < 0 || fsync(fd) < 0 ||
+    if ((file->fd >= 0 && copy_mode(file->fd, fd) < 0) ||
+        fd_write_all(fd, buf_text(content), content->length) < 0 || fsync(fd) < 0 ||
         flock(fd, LOCK_EX | LOCK_NB) < 0) {
         int number_of_errno = errno;
         unlinkat(file->dir_fd, new_name, 0);
@@ -154,9 +173,9 @@ static int open_folder(struct agent_file *file, const char *path, struct problem
         return problem_set(problem, HUTCH_ERR_NO_MEMORY, "out of memory");
     file->dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file->dir_fd < 0)
-        return fail(file, problem, "open the folder of", errno);
+        return unusable(file, problem, "open the folder of", errno);
     if (faccessat(file->dir_fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
-        return fail(file, problem, "write into the folder of", errno);
+        return unusable(file, problem, "write into the folder of", errno);
     return 0;
 }
 
@@ -181,7 +200,7 @@ static int open_there(struct agent_file *file, struct problem *problem)
     if (fd < 0 && errno == ELOOP)
         return refuse(file, problem, "is a symbolic link; name the file itself");
     if (fd < 0 || fstat(fd, &status) < 0)
-        return fail(file, problem, "open", errno);
+        return unusable(file, problem, "open", errno);
     if (!S_ISREG(status.st_mode))
         return refuse(file, problem,
                       S_ISDIR(status.st_mode) ? "is a directory" : "is not a regular file");
@@ -230,6 +249,8 @@ static int read_conversation(const struct agent_file *file, hutch_conversation *
         err_context(&err, "session: file %s", quote_text(file->path).text);
         return problem_take(problem, &err);
     }
+    if (text.length == 0) /* as mktemp makes it */
+        return hutch_conversation_new(ret_conversation, &err) < 0 ? problem_take(problem, &err) : 0;
     if (json_read(buf_text(&text), text.length, FILE_BYTES, &root, &err) < 0)
         return problem_set(problem, err.code, "session: file %s is no session of hutch agent: %s",
                            quote_text(file->path).text, err.message);

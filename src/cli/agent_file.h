@@ -21,7 +21,8 @@ struct agent_file {
 #define AGENT_FILE_NONE ((struct agent_file){NULL, NULL, -1, -1})
 void agent_file_done(struct agent_file *file);
 
-/* Opens and locks the file, makes it where it does not exist, and reads the conversation.
+/* Opens and locks the file, makes it where it does not exist, and reads the conversation,
+ * which is a new one where the file is empty.
  * *ret_conversation is the caller's. Returns 0 or a negative code with *problem set. */
 MUST_CHECK int agent_file_open(struct agent_file *file, const char *path,
                                hutch_conversation **ret_conversation, struct problem *problem);

@@ -19,6 +19,8 @@
 
 #define PROMPT "hutch> "
 #define LINE_BYTES KIB(64)
+/* Of a line the terminal keeps 4095 bytes and drops the rest without a word. */
+#define TERMINAL_LINE_BYTES 4095
 
 /* What was typed and not asked yet. */
 struct typed {
@@ -74,13 +76,27 @@ static enum typed_outcome await_line(struct typed *typed, size_t *ret_length)
     }
 }
 
+/* Says that a line is not asked of which the end may be missing. */
+static void refuse_line(void)
+{
+    struct problem problem;
+
+    problem_set(&problem, HUTCH_ERR_INVALID,
+                "the line has more than the %d bytes that a terminal takes, and was not asked; ask "
+                "it by a file and 'hutch agent - <FILE'",
+                TERMINAL_LINE_BYTES - 1);
+    problem_report(&problem, agent_command.name, false);
+}
+
 /* Asks the line that was typed. Returns the exit status where the program has to end, else -1. */
 static int ask_line(struct agent_desk *desk, struct typed *typed, size_t length)
 {
     size_t taken = length < typed->text.length ? length + 1 : length;
     int status = 0;
 
-    if (strspn(typed->text.data, " \t\r") < length)
+    if (length >= TERMINAL_LINE_BYTES)
+        refuse_line();
+    else if (strspn(typed->text.data, " \t\r") < length)
         status = agent_ask(desk, typed->text.data, length, true);
     buf_drop_front(&typed->text, taken);
     if (stop_status() != 0 || status == EXIT_READER_GONE)

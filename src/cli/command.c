@@ -70,13 +70,14 @@ int command_begin(const struct command *command, char **argv, void *values)
 }
 
 /* A descriptor below 3 that the caller left closed would be taken by the next
- * open, and output would go there. */
+ * open, and output would go there. What stands for it can only be read: standard input is
+ * empty, and who writes is told, so that no answer is lost without a word. */
 static bool open_standard_descriptors(void)
 {
     int fd;
 
     do {
-        fd = open("/dev/null", O_RDWR); /* without O_CLOEXEC, like the standard ones */
+        fd = open("/dev/null", O_RDONLY); /* without O_CLOEXEC, like the standard ones */
     } while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd < 0)
         return false;

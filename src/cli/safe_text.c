@@ -31,6 +31,22 @@ void text_rest_end(struct buf *out, struct text_rest *rest)
     rest->length = 0;
 }
 
+/* Whether a character turns the direction of text around it (Unicode's Bidi_Control), so that
+ * what a terminal shows is in another order than what it was sent. */
+static bool is_direction(const char *data, size_t length)
+{
+    static const char *const characters[] = {
+        "\u061c", "\u200e", "\u200f", "\u202a", "\u202b", "\u202c",
+        "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069",
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(characters); i++) {
+        if (strlen(characters[i]) == length && memcmp(characters[i], data, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Appends one character of valid UTF-8. */
 static void append_safely(struct buf *out, struct safe_text *state, const char *data, size_t length)
 {
@@ -41,7 +57,7 @@ static void append_safely(struct buf *out, struct safe_text *state, const char *
         return;
     if (*data == '\r' || *data == '\n')
         buf_append_text(out, "\n");
-    else if (*data != '\t' && utf8_is_control(data, length))
+    else if ((*data != '\t' && utf8_is_control(data, length)) || is_direction(data, length))
         buf_append_text(out, UTF8_REPLACEMENT);
     else
         buf_append(out, data, length);

@@ -2,8 +2,9 @@
 /*
  * Foreign text for a terminal, piece by piece as it comes: valid UTF-8 without control
  * characters but tab and line break, so that a model or a program in a cell cannot give the
- * terminal commands. Other control characters and bad bytes become U+FFFD; a carriage return
- * becomes a line break, and one with the line feed behind it.
+ * terminal commands. Other control characters, those that turn the direction of text, and bad
+ * bytes become U+FFFD; a carriage return becomes a line break, and one with the line feed behind
+ * it.
  */
 #pragma once
 

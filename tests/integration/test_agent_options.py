@@ -169,7 +169,20 @@ def test_limits_of_cells():
     (["--base-url", "ftp://x", "hi"], "ftp"),
     (["--wat", "hi"], "'--wat'"),
     (["hi", "there"], "'there'"),
-    ([""], "is empty"),
+    ([""], "argument QUESTION: is empty"),
+    ([" \t\n"], "argument QUESTION: is empty"),
+    ([], "standard input: is empty"),
+    (["--base-url", "http://127.0.0.1:99999/v1", "hi"], "99999"),
+    (["--base-url", "http://host:abc/v1", "hi"], "host:abc"),
+    (["--base-url", "http://[::1", "hi"], "[::1"),
+    (["--base-url", b"http://h\xff/v1", "hi"], "base URL"),
+    (["--tools", "nope", "hi"], "option '--tools': 'nope'"),
+    (["--header", "no colon", "hi"], "option '--header': not 'Name: value'"),
+    (["--extra", '{"model": "m"}', "hi"], "option '--extra': model"),
+    (["-m", "32", "hi"], "option '-m': 32"),
+    (["--session", "/nonexistent/s.json", "hi"], "/nonexistent"),
+    (["--session", "/etc", "hi"], "directory"),
+    (["--key-file", "/nonexistent", "hi"], "/nonexistent"),
     (["--system", "-", "-"], "'-'"),
 ])
 def test_bad_command_line(arguments, words):
@@ -293,7 +306,59 @@ def test_key_file_that_is_a_pipe():
 
 def test_key_file_that_is_missing():
     done = agent("http://127.0.0.1:9/v1", "--key-file", "/nonexistent", "hi")
-    assert (done.returncode, done.stdout) == (125, "") and "/nonexistent" in one_line(done.stderr)
+    assert (done.returncode, done.stdout) == (2, "") and "/nonexistent" in one_line(done.stderr)
+
+
+@pytest.mark.parametrize("url", ["https://api.openai.com/v1", "https://openrouter.ai/api/v1"])
+def test_no_key_names_the_variable_of_the_server(url):
+    line = one_line(agent(url, "--retries", "0", "hi").stderr)
+    assert ("OPENAI_API_KEY" in line) == ("openai" in url)
+    assert "OPENROUTER_API_KEY" in line and "--key-file" in line
+
+
+def test_key_that_is_not_for_this_server():
+    done, _ = ask(plain("no", 401), "hi", environment={"OPENROUTER_API_KEY": KEY})
+    assert "no API key was sent: set OPENAI_API_KEY" in one_line(done.stderr)
+    assert "OPENROUTER" not in done.stderr and "--key-file" in done.stderr
+
+
+def test_key_file_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "key").write_bytes(b"\xef\xbb\xbf" + KEY.encode() + b"\r\n")
+    with Server(plain(completion())) as server:
+        assert agent(server, "--key-file", tmp_path / "key", "hi").returncode == 0
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_tools_with_blanks():
+    _, (body,) = ask(plain(completion()), "--tools", "shell, read_file", "hi")
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["shell", "read_file"]
+
+
+@pytest.mark.parametrize("status, path, words", [
+    (403, "/v1", "check the key's rights"), (404, "/v1", "check the model's name and the base URL"),
+    (404, "", "is the /v1 missing"), (404, "/v1/chat/completions", "must not have /chat/completions"),
+    (429, "/v1", "try again later"), (500, "/v1", "try again later"),
+])
+def test_statuses_say_what_to_do(status, path, words):
+    with Server(plain("<html><body>No.</body></html>", status)) as server:
+        done = agent(server.url.removesuffix("/v1") + path, "--retries", "0", "hi")
+    assert done.returncode == 125 and words in one_line(done.stderr)
+    assert f"HTTP {status}: a page of HTML" in done.stderr and "<" not in done.stderr
+
+
+def test_https_to_a_server_of_http():
+    with Server(plain(completion())) as server:
+        done = agent(server.url.replace("http:", "https:"), "--retries", "0", "hi")
+    assert done.returncode == 125 and "; is it a server of http:// instead?" in one_line(done.stderr)
+    assert " ;" not in done.stderr
+
+
+def test_answer_that_nobody_can_get():
+    with Server(plain(completion("two"))) as server:
+        done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command(server, "hi")],
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              timeout=PATIENCE, check=False, env=ENVIRONMENT)
+    assert done.returncode == 125 and "write the output" in one_line(done.stderr)
 
 
 def test_nobody_listens():
@@ -466,8 +531,8 @@ def test_reasoning_is_marked():
 
 # ---- escape sequences ----
 
-NASTY = "\x1b]0;title\x07\x1b[2Jred\x9b31m\b\r\nend"
-NICE = "\ufffd]0;title\ufffd\ufffd[2Jred\ufffd31m\ufffd\nend\n"
+NASTY = "\x1b]0;title\x07\x1b[2Jred\x9b31m\b\u202e\u2066\r\nend"
+NICE = "\ufffd]0;title\ufffd\ufffd[2Jred\ufffd31m\ufffd\ufffd\ufffd\nend\n"
 
 
 @pytest.mark.parametrize("options, answer", [
@@ -539,6 +604,19 @@ def test_prompt_goes_on_after_an_error():
     assert terminal.status == 0
 
 
+def test_line_that_a_terminal_cuts():
+    with Server(plain(completion("one"))) as server:
+        with Terminal(command(server), ENVIRONMENT) as terminal:
+            terminal.await_text("hutch> ")
+            terminal.type("x" * 5000 + "\n")
+            assert "was not asked" in terminal.await_text("hutch> ")
+            terminal.type("short\n")
+            assert "one\r\n" in terminal.await_text("hutch> ")
+            terminal.type("\x04")
+            terminal.wait()
+    assert [request.body["messages"][-1]["content"] for request in server.requests] == ["short"]
+
+
 def test_interrupt_of_a_cell_leads_to_the_prompt():
     with Server(streamed_call(SLEEPS), streamed("again")) as server:
         with Terminal(command(server, "--stream"), ENVIRONMENT) as terminal:
@@ -567,7 +645,7 @@ def test_interrupt_of_the_model_leads_to_the_prompt():
             assert server.asked.wait(PATIENCE)
             pressed = time.monotonic()
             terminal.type("\x03")
-            assert "interrupted" in terminal.await_text("hutch> ")
+            assert "^C\r\nhutch: interrupted" in terminal.await_text("hutch> ")
             assert time.monotonic() - pressed < 1
             assert server.gone.wait(PATIENCE)
             terminal.type("second\n")
@@ -658,7 +736,7 @@ def test_session_of_the_prompt(tmp_path):
 
 
 @pytest.mark.parametrize("content, words", [
-    ("", "is no session"), ("hello", "is no session"), ("[]", "is no session"),
+    ("hello", "is no session"), ("[]", "is no session"),
     ('{"version": 1}', "is no session"), ('{"version": 2, "messages": []}', "version 2"),
     ('{"version": 1, "messages": [{"role": "who"}]}', "messages[0]: role"),
 ])
@@ -670,6 +748,16 @@ def test_foreign_file_is_refused_and_left(tmp_path, content, words):
     assert path.read_text() == content and os.listdir(tmp_path) == ["session.json"]
 
 
+def test_session_of_an_empty_file_keeps_its_mode(tmp_path):
+    path = tmp_path / "session.json"
+    path.touch()
+    path.chmod(0o640)
+    done, _ = ask(plain(completion("one")), "--session", path, "first")
+    assert (done.returncode, done.stdout) == (0, "one\n")
+    assert len(json.loads(path.read_text())["messages"]) == 2
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
 def test_session_that_is_no_file(tmp_path):
     (tmp_path / "real").write_text('{"version": 1, "messages": []}')
     (tmp_path / "link").symlink_to("real")
@@ -679,7 +767,7 @@ def test_session_that_is_no_file(tmp_path):
                         ("fifo", "not a regular file"), ("none/x", "folder")):
         done = agent("http://127.0.0.1:9/v1", "--session", str(tmp_path / name) + (
             "/" if name.endswith("/") else ""), "hi")
-        assert done.returncode in (2, 125) and words in one_line(done.stderr), name
+        assert done.returncode == 2 and words in one_line(done.stderr), name
     assert (tmp_path / "link").is_symlink()
 
 

@@ -243,11 +243,14 @@ def test_empty_reply_is_asked_for_once_more():
     (401, {"error": {"message": f"wrong key {KEY}"}}, "key_refused",
      "HTTP 401: wrong key ***; the server does not accept the API key"),
     (402, {"error": "no money"}, "no_credit", "HTTP 402: no money; the account has no credit"),
-    (403, {"detail": "no"}, "key_refused", "HTTP 403: no"),
+    (403, {"detail": "no"}, "key_refused",
+     "HTTP 403: no; the server does not allow this: check the key's rights, the model and the "
+     "base URL"),
     (404, {"message": "no model"}, "not_found",
      "HTTP 404: no model; check the model's name and the base URL"),
     (413, "<html>large</html>", "refused",
-     "HTTP 413: <html>large</html>; the conversation is too long for the server"),
+     "HTTP 413: a page of HTML, where an API answers in JSON; the conversation is "
+     "too long for the server"),
     (422, {"detail": "no"}, "refused", "HTTP 422: no"),
     (500, {"error": "tools param requires --jinja flag"}, "server_error",
      "HTTP 500: tools param requires --jinja flag; the server has to be started with --jinja"),
@@ -277,7 +280,7 @@ def test_key_across_the_cut_of_an_error(form, wrap):
 
 def test_no_key_is_said():
     answer, _ = ask(plain({"error": "who?"}, 401))
-    assert "there is no API key: set OPENAI_API_KEY" in error_of(answer)[1]
+    assert "no API key was sent: set OPENAI_API_KEY" in error_of(answer)[1]
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 503, 529])
@@ -288,7 +291,8 @@ def test_statuses_that_are_tried_again(status):
 
 def test_tries_are_counted():
     answer, _ = ask(*3 * [plain("busy", 503)], options={"retries": 2})
-    assert error_of(answer) == ("server_error", "HTTP 503: busy")
+    assert error_of(answer) == ("server_error", "HTTP 503: busy; the fault is the server's: try "
+                                "again later, or see its log")
     assert answer["error"]["attempts"] == 3 and answer["error"]["retry_safe"]
 
 
@@ -310,7 +314,8 @@ def test_retry_after():
 def test_wait_beyond_the_deadline_is_not_begun():
     start = time.monotonic()
     answer, _ = ask(plain("slow down", 429, Retry_After="50"), limit_ms=20000)
-    assert error_of(answer) == ("rate_limit", "HTTP 429: slow down")
+    assert error_of(answer) == (
+        "rate_limit", "HTTP 429: slow down; too many requests: try again later")
     assert time.monotonic() - start < 15
 
 

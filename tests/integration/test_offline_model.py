@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import urllib.error
+import urllib.request
 
 import pytest
 from offline import PATIENCE, PROGRAM, Model
@@ -434,6 +435,30 @@ def test_models(model):
 
 
 # ---- the process ----
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_outlives_its_input(number):
+    with subprocess.Popen([PROGRAM], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().strip()
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+                f"{url}/models", timeout=PATIENCE) as response:
+            assert response.status == 200
+        process.send_signal(number)
+        assert process.wait(timeout=PATIENCE) == 0
+
+
+def test_port_in_use_and_port_that_is_none():
+    with Model() as model:
+        port = model.url.split(":")[2].removesuffix("/v1")
+        done = subprocess.run([PROGRAM, "--port", port], capture_output=True, text=True,
+                              timeout=PATIENCE, stdin=subprocess.DEVNULL)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert f"127.0.0.1:{port}" in done.stderr
+    done = subprocess.run([PROGRAM, "--port", "65536"], capture_output=True, text=True,
+                          timeout=PATIENCE, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2 and "65536 is not from 0 to 65535" in done.stderr
+
 
 def test_ends_by_signal():
     with subprocess.Popen([PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -180,6 +180,16 @@ static void base_urls_are_joined(void **state)
         {"http://", NULL},
         {"http:///v1", NULL},
         {"http://:80/v1", NULL},
+        {"http://host:65535/v1", "http://host:65535/v1/chat/completions"},
+        {"http://host:65536/v1", NULL},
+        {"http://host:99999999999999999999/v1", NULL},
+        {"http://host:0/v1", NULL},
+        {"http://host:abc/v1", NULL},
+        {"http://[::1", NULL},
+        {"http://[]/v1", NULL},
+        {"http://[::1]x:80/v1", NULL},
+        {"http://[fe80::1%25eth0]:80/v1", "http://[fe80::1%25eth0]:80/v1/chat/completions"},
+        {"http://h\xff/v1", NULL},
         {"http://user:pw7@host/v1", NULL},
         {"http://host/v1?a=b", NULL},
         {"http://host/v1#a", NULL},
@@ -250,7 +260,7 @@ static void keys_are_found_and_hidden(void **state)
     secret_hide(hidden, text);
     assert_string_equal(text, "the key ***, and ******.");
     secret_hide(NULL, text);
-    assert_int_equal(secret_from_file("/nonexistent", &key, &err), HUTCH_ERR_SYSTEM);
+    assert_int_equal(secret_from_file("/nonexistent", &key, &err), HUTCH_ERR_INVALID);
 }
 
 static int read_key_of(const char *content, struct secret *ret_key, struct hutch_error *err)
@@ -358,7 +368,7 @@ static void settings_come_from_the_caller_then_the_environment(void **state)
     const struct model_choice choice = {.model = "m"};
     struct model_settings settings = MODEL_SETTINGS_NONE;
     struct hutch_error err;
-    assert_int_equal(model_settings_read(&all, more, &settings, &err), HUTCH_ERR_SYSTEM);
+    assert_int_equal(model_settings_read(&all, more, &settings, &err), HUTCH_ERR_INVALID);
     assert_int_equal(model_settings_read(&choice, more, &settings, &err), 0);
     assert_string_equal(settings.model, "m");
     assert_string_equal(settings.ca_file, "/ca");

@@ -240,10 +240,12 @@ static const struct row {
     {"empty at the limit", ROLE FINISH("length"), "text= finish=length"},
     {"not JSON", TEXT("a") DATA("oops"),
      "error=malformed_reply shown: an event of the stream is not JSON (line 1, column 1: a value "
-     "expected, not 'o'): oops"},
+     "expected, not 'o'): oops; is the base URL that of an "
+     "OpenAI-compatible API?"},
     {"HTML", DATA("<html>"),
      "error=malformed_reply: an event of the stream is not JSON (line 1, column 1: a value "
-     "expected, not '<'): <html>"},
+     "expected, not '<'): <html>; is the base URL that of an "
+     "OpenAI-compatible API?"},
 };
 
 static const struct row wholes[] = {
@@ -275,7 +277,8 @@ static const struct row wholes[] = {
      "error=malformed_reply: the server answered with a whole number, where an object is expected"},
     {"half of it", "{'choices':[",
      "error=malformed_reply: the server's answer is not JSON (line 1, column 13: a value "
-     "expected, not the end of the text): {'choices':["},
+     "expected, not the end of the text): {'choices':[; is the base URL that of an "
+     "OpenAI-compatible API?"},
 };
 
 static const char *const tools[] = {"run", "run_all", NULL};
