@@ -65,8 +65,9 @@ HUTCH_PUBLIC int hutch_call_record(hutch_call *call, const hutch_result *result,
 
 /* What a tool does. Returns 0; or negative with *err filled: the call failed, and the model is
  * told "Error: " with that message, and what hutch_call_answer was given. It should end soon
- * when the call's cancel token is triggered; the run waits for it. It is called on a thread of
- * its own, and several calls may be under way at once. */
+ * when the call's cancel token is triggered; the run waits for it. It is called on the thread of
+ * the run or on one that the run has made, with a stack of 1 MiB and all signals blocked; several
+ * calls may be under way at once. */
 typedef int (*hutch_tool_fn)(void *user, hutch_call *call, struct hutch_error *err);
 
 /* A tool. Copied when it is given to an agent, but for user. */
@@ -128,7 +129,9 @@ struct hutch_agent_options {
     const char *system_prompt; /* default NULL: the one of hutch, made for the tools that there
                                   are; "": none. At most 256 KiB of UTF-8 */
     const char *schema;        /* JSON Schema that the answer has to follow, see above; the
-                                  answer is then that JSON. Default NULL: free text */
+                                  answer is then that JSON. The server is asked for it by
+                                  response_format where no tool may be called, and an answer that
+                                  does not follow is repaired once. Default NULL: free text */
 
     /* tools */
     hutch_engine *engine;      /* for the cells of the built-in tools; has to live as long as the
@@ -160,7 +163,9 @@ HUTCH_PUBLIC void hutch_agent_free(hutch_agent *agent);
 /* ---- conversations ----------------------------------------------------- */
 
 /* What was said, so that a later run goes on from it; and the sessions of the built-in tools
- * that keep state. It belongs to one run at a time, and to agents of one engine. */
+ * that keep state. It belongs to one run at a time, and to agents of one engine. The system
+ * prompt is the agent's and no part of it. However a run ended, each tool call has its answer and
+ * the last message is a text of the assistant, "(no answer: timeout)" where there was none. */
 typedef struct hutch_conversation hutch_conversation;
 
 /* Makes an empty one. Errors: NO_MEMORY. */
@@ -168,8 +173,8 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_conversation_new(hutch_conversation **re
                                                          struct hutch_error *err);
 
 /* Reads messages: a JSON array as hutch_conversation_to_json wrote it, or as the "messages" of
- * a request to a model; at most 64 MiB. Errors: INVALID names the message and the member;
- * NO_MEMORY. */
+ * a request to a model; at most 64 MiB. Tool calls without an answer are given one. Errors:
+ * INVALID names the message and the member; NO_MEMORY. */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int
 hutch_conversation_from_json(const char *json, size_t length, hutch_conversation **ret_conversation,
                              struct hutch_error *err);
@@ -255,7 +260,7 @@ typedef struct hutch_agent_result {
     /* Of a model_error, and of a schema what is wrong; else NULL and 0. */
     const char *error_code; /* "rate_limit" ...: static; see docs/errors.md */
     char *error_message;    /* one line that says what to do */
-    int32_t http_status;    /* of the last answer; 0: none */
+    int32_t http_status;    /* of a model_error: of the last answer; 0: none */
     bool retry_safe;        /* the same question may do later */
 
     uint32_t step_count; /* replies of the model */
@@ -295,8 +300,9 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_agent_result_to_json(const hutch_agent_r
                                                              struct hutch_error *err);
 
 /* Makes *ret_tool a tool of other agents that asks this one: its only argument is "question",
- * its answer this agent's. The name and the description stay the caller's; the agent has to
- * live as long as those that have the tool. */
+ * its answer this agent's. The cells and the tokens of this agent count in the other's result,
+ * what its tools print is output of the call. The name and the description stay the caller's; the
+ * agent has to live as long as those that have the tool. */
 HUTCH_PUBLIC void hutch_agent_as_tool(hutch_agent *agent, const char *name, const char *description,
                                       struct hutch_tool *ret_tool);
 
