@@ -11,6 +11,7 @@ import shutil
 import subprocess
 
 import pytest
+from model_server import Server, completion, plain
 
 from model_server import Server, completion, plain
 
@@ -18,8 +19,9 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
 
 
-def run(*argv, **keywords):
-    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120, **keywords)
+def run(*argv, timeout=120, **keywords):
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=timeout,
+                          **keywords)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,13 @@ def library_folder(prefix):
 def test_the_program_runs_where_it_was_moved_to(prefix):
     answer = run(str(prefix / "bin" / "hutch"), "run", "-c", "print(2+2)")
     assert answer.stdout == "4\n"
+
+
+def test_the_agent_runs_where_it_was_moved_to(prefix):
+    with Server(plain(completion("four"))) as server:
+        answer = run(str(prefix / "bin" / "hutch"), "agent", "--base-url", server.url, "2+2?",
+                     env={**os.environ, "no_proxy": "127.0.0.1"})
+    assert answer.stdout == "four\n"
 
 
 def test_the_example_compiles_and_runs(prefix, tmp_path):
@@ -116,7 +125,7 @@ def test_uninstall_leaves_nothing(tmp_path):
     build = tmp_path / "build"
     prefix = tmp_path / "prefix"
     run("meson", "setup", f"--prefix={prefix}", str(build), str(SOURCE))
-    run("ninja", "-C", str(build))
+    run("ninja", "-C", str(build), timeout=600)
     run("meson", "install", "-C", str(build))
     assert (prefix / "bin" / "hutch").exists()
     assert run(str(prefix / "bin" / "hutch"), "run", "-c", "print(1)").stdout == "1\n"
