@@ -101,6 +101,16 @@ static void begin_part(struct agent_view *view, struct buf *out, enum agent_view
     view->part = part;
 }
 
+/* No blanks stand at the end of an empty line. */
+static size_t prefix_length(const char *prefix, bool empty_line)
+{
+    size_t length = strlen(prefix);
+
+    while (empty_line && length > 0 && prefix[length - 1] == ' ')
+        length--;
+    return length;
+}
+
 /* Text of a writer, which goes on with its line where it is still the last one; each of its
  * lines begins with the prefix. */
 static void append_lines(struct agent_view *view, struct buf *out, unsigned writer,
@@ -115,7 +125,7 @@ static void append_lines(struct agent_view *view, struct buf *out, unsigned writ
         const char *end = memchr(text, '\n', length);
         size_t piece = end ? (size_t)(end - text) : length;
         if (!view->inside_line)
-            append_styled(view, out, style, prefix, strlen(prefix));
+            append_styled(view, out, style, prefix, prefix_length(prefix, piece == 0 && end));
         append_styled(view, out, style, text, piece);
         view->inside_line = !end;
         if (end)
