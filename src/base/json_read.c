@@ -19,6 +19,7 @@ struct reader {
     size_t length;
     size_t at; /* read up to here */
     size_t depth;
+    size_t values; /* read or begun */
     unsigned take; /* JSON_TAKE_ bits */
     struct hutch_error *err;
 };
@@ -432,6 +433,8 @@ static bool take_word(struct reader *reader, const char *word)
 static json_t *read_value(struct reader *reader)
 {
     skip_space(reader);
+    if (reader->values++ == JSON_VALUES_MAX)
+        return fail(reader, "more than a million values");
     char c = peek(reader);
     if (c == '{' || c == '[')
         return read_container(reader);

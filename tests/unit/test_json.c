@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading JSON from outside: what is mended, what is refused; writing strings. */
 #include "base/json.h"
+#include "base/limits.h"
 
 #include "base/utf8.h"
 #include "comma_locale.h"
@@ -203,6 +204,19 @@ static void the_depth_is_bounded(void **state)
         assert_int_equal(json_read(text.data, text.length, 1000, &root, &err), expected);
     }
     assert_non_null(strstr(err.message, "nested deeper than 64 levels"));
+
+    /* nor is it without an end */
+    for (size_t values = JSON_VALUES_MAX; values <= JSON_VALUES_MAX + 1; values++) {
+        auto_buf struct buf many = BUF_MAX(MIB(4));
+        auto_json json_t *array = NULL;
+        buf_append_text(&many, "[0");
+        for (size_t i = 2; i < values; i++)
+            buf_append_text(&many, ",0");
+        buf_append_text(&many, "]");
+        int expected = values == JSON_VALUES_MAX ? 0 : HUTCH_ERR_INVALID;
+        assert_int_equal(json_read(many.data, many.length, MIB(4), &array, &err), expected);
+    }
+    assert_non_null(strstr(err.message, "more than a million values"));
 
     /* breadth is not depth */
     auto_buf struct buf wide = BUF_MAX(10000);
