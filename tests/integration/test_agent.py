@@ -18,7 +18,7 @@ import threading
 import pytest
 
 from model_server import DONE, Server, completion, event, finish, hang, plain, stream
-from session_lines import assert_gone, processes_with
+from session_lines import HUTCH, assert_gone, processes_with
 
 BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
 DOOR = BUILD / "tests/integration/agent_door"
@@ -712,7 +712,11 @@ def test_nulls():
 
 @pytest.fixture(scope="module")
 def cache_dir(tmp_path_factory):
-    return str(tmp_path_factory.mktemp("cache"))
+    """With the shell's tree of files, so that no run has to make it in its time."""
+    path = str(tmp_path_factory.mktemp("cache"))
+    subprocess.run([HUTCH, "run", "-l", "shell", "-c", ":"], check=True, timeout=3 * PATIENCE,
+                   env={**os.environ, "HUTCH_CACHE_DIR": path})
+    return path
 
 
 def test_cell(cache_dir):

@@ -52,11 +52,15 @@ def model(server):
     return server
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path_factory, monkeypatch):
-    """One cache for all tests, the caller's if there is one."""
-    if "HUTCH_CACHE_DIR" not in os.environ:
-        monkeypatch.setenv("HUTCH_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+@pytest.fixture(autouse=True, scope="module")
+def _cache(tmp_path_factory):
+    """One cache for all tests, the caller's if there is one; with Python's tree of files, which
+    may take longer than a question may."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "HUTCH_CACHE_DIR" not in os.environ:
+            patch.setenv("HUTCH_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+        subprocess.run([HUTCH, "run", "-c", "pass"], check=True, timeout=3 * PATIENCE)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")
