@@ -87,10 +87,10 @@ struct hutch_tool {
 
 /* Of JSON Schema (2020-12) these keywords are checked: type, enum, const, properties,
  * required, additionalProperties, items, minItems, maxItems, uniqueItems, minLength, maxLength,
- * pattern (POSIX extended), minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf,
- * minProperties, maxProperties, anyOf, oneOf, allOf, not, $ref within the schema ("#/...").
- * Title, description, default, examples, format, $schema, $id, $comment, $defs and definitions
- * are let through. A schema with any other keyword is refused by name. */
+ * pattern (POSIX extended, of strings up to 8 KiB), minimum, maximum, exclusiveMinimum,
+ * exclusiveMaximum, multipleOf, minProperties, maxProperties, anyOf, oneOf, allOf, not, $ref within
+ * the schema ("#/..."). Title, description, default, examples, format, $schema, $id, $comment,
+ * $defs and definitions are let through. A schema with any other keyword is refused by name. */
 
 /* ---- agents ------------------------------------------------------------ */
 

@@ -19,9 +19,10 @@
 
 #define STEPS_MAX 5000000 /* about a tenth of a second */
 #define COMPILE_STEPS 10000
-#define MATCH_BYTES 8   /* of a text, for a step */
-#define NESTING_MAX 512 /* schemas and values in each other */
-#define LIST_BYTES 120  /* of names in a message */
+#define COUNT_BYTES 64   /* of a text whose characters are counted, for a step */
+#define MATCH_SQUARE 256 /* of the length of a text that a pattern is laid on, likewise */
+#define NESTING_MAX 512  /* schemas and values in each other */
+#define LIST_BYTES 120   /* of names in a message */
 
 /* Not an error of ours: the value does not follow the schema, and err says how. */
 #define DIFFERS 1
@@ -149,6 +150,8 @@ static int same(struct checking *walk, const json_t *one, const json_t *other)
         return same_arrays(walk, one, other);
     if (json_is_object(one))
         return same_objects(walk, one, other);
+    if (json_is_string(one) && take_steps(walk, json_string_length(one) / COUNT_BYTES) < 0)
+        return walk->err->code;
     return json_equal(one, other);
 }
 
@@ -285,31 +288,52 @@ static int check_size(struct checking *walk, const struct place *at, const json_
     return differs(walk, at);
 }
 
+static int check_length(struct checking *walk, const struct place *at, const json_t *schema,
+                        const json_t *value)
+{
+    const json_t *least = json_object_get(schema, "minLength");
+    const json_t *most = json_object_get(schema, "maxLength");
+    const char *text = json_string_value(value);
+    size_t length = json_string_length(value), characters = 0;
+
+    if (!least && !most)
+        return 0;
+    for (size_t i = 0; i < length; i++)
+        characters += ((unsigned char)text[i] & 0xc0) != 0x80;
+    if (take_steps(walk, length / COUNT_BYTES) < 0)
+        return walk->err->code;
+    return check_size(walk, at, least, most, characters, "characters");
+}
+
+/* A pattern may make the matcher go back over all of the text from each of its places. */
+static int check_pattern(struct checking *walk, const struct place *at, const char *pattern,
+                         const json_t *value)
+{
+    const char *text = json_string_value(value);
+    size_t length = json_string_length(value), made = walk->patterns.made;
+
+    int matches = pattern_matches(&walk->patterns, pattern, text, length, walk->err);
+    if (matches == HUTCH_ERR_INVALID)
+        return differs(walk, at);
+    if (matches < 0)
+        return matches;
+    if (take_steps(walk, length * length / MATCH_SQUARE +
+                             (walk->patterns.made - made) * COMPILE_STEPS) < 0)
+        return walk->err->code;
+    if (matches > 0)
+        return 0;
+    err_set(walk->err, HUTCH_ERR_INVALID, "%s does not match the pattern %s",
+            quote_short(text).text, quote_text(pattern).text);
+    return differs(walk, at);
+}
+
 static int check_string(struct checking *walk, const struct place *at, const json_t *schema,
                         const json_t *value)
 {
     const char *pattern = json_string_value(json_object_get(schema, "pattern"));
-    const char *text = json_string_value(value);
-    size_t length = json_string_length(value), characters = 0;
+    int end = check_length(walk, at, schema, value);
 
-    for (size_t i = 0; i < length; i++)
-        characters += ((unsigned char)text[i] & 0xc0) != 0x80;
-    int end = check_size(walk, at, json_object_get(schema, "minLength"),
-                         json_object_get(schema, "maxLength"), characters, "characters");
-    if (end != 0 || !pattern)
-        return end;
-    size_t made = walk->patterns.made;
-    int matches = pattern_matches(&walk->patterns, pattern, text, length, walk->err);
-    if (matches == HUTCH_ERR_INVALID)
-        return differs(walk, at);
-    if (matches >= 0 &&
-        take_steps(walk, length / MATCH_BYTES + (walk->patterns.made - made) * COMPILE_STEPS) < 0)
-        return walk->err->code;
-    if (matches != 0)
-        return matches < 0 ? matches : 0;
-    err_set(walk->err, HUTCH_ERR_INVALID, "%s does not match the pattern %s",
-            quote_short(text).text, quote_text(pattern).text);
-    return differs(walk, at);
+    return end != 0 || !pattern ? end : check_pattern(walk, at, pattern, value);
 }
 
 /* ---- arrays ---- */

@@ -13,7 +13,7 @@
 /* Deeper than values may be (JSON_DEPTH_MAX), as references lead on. */
 #define SCHEMA_DEPTH_MAX 192
 #define SCHEMA_PATTERN_BYTES 1024
-#define SCHEMA_MATCHED_BYTES 65536 /* of a string that a pattern is laid on */
+#define SCHEMA_MATCHED_BYTES 8192 /* of a string that a pattern is laid on */
 
 /* Where something stands in a value; a list on the stack, the innermost first. */
 struct place {
