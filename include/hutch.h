@@ -548,6 +548,7 @@ struct hutch_session_options {
     double idle_timeout_seconds; /* without an exec or a call for files; 1 to 86400, default 300 */
     double lifetime_seconds;     /* in all; 1 to 604800, default 86400 */
     bool checkpoints;            /* of python; default true */
+    hutch_cancel *cancel;        /* ends the wait for its start; not used afterwards */
 };
 
 /* Fills *options with defaults. Cannot fail. */
@@ -557,7 +558,8 @@ HUTCH_PUBLIC void hutch_session_options_init(struct hutch_session_options *optio
  * disk_mb, backend, require, owner. options may be NULL. The session is the caller's, to
  * be closed by hutch_session_close before the engine is freed. It may be used by any
  * number of threads at once. A session takes a place for cells (max_cells) as long as it
- * lives; where none gets free in time, the error is BUSY and says how many there are.
+ * lives; where none gets free in time, the error is BUSY and says how many there are. A token
+ * in options ends the wait, and the start, with HUTCH_ERR_CANCELLED.
  * Errors: as hutch_run; always "not started". */
 HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_open(hutch_engine *engine,
                                                      const struct hutch_request *request,
@@ -571,8 +573,8 @@ HUTCH_PUBLIC HUTCH_MUST_CHECK int hutch_session_open(hutch_engine *engine,
  * before its time begins. Execs run one after the other, in the order of the calls; at most 64
  * wait. Each waits for its turn among all runs, too: BUSY says that it waited too long, was not
  * started, and that the session goes on. A token ends the wait, or interrupts the exec and, a
- * second later, kills its interpreter; the call then ends with HUTCH_ERR_CANCELLED, and the session
- * goes on.
+ * quarter of a second later, kills its interpreter; the call then ends with HUTCH_ERR_CANCELLED,
+ * and the session goes on.
  *
  * Of the result, cpu_ms is of the interpreter's own process, and peak_memory_bytes 0,
  * where that has not died. Its files are those that were made or changed below the home

@@ -22,7 +22,8 @@
 
 #define START_NS (900 * NS_PER_SECOND)
 #define PREPARE_NS (120 * NS_PER_SECOND) /* an exec's waits, but for its turn and its files */
-#define LOSS_NS (2 * NS_PER_SECOND)      /* for the word of what became of a cell */
+#define OPTIONS_SIZE_FIRST offsetof(struct hutch_session_options, cancel)
+#define LOSS_NS (2 * NS_PER_SECOND) /* for the word of what became of a cell */
 
 /* ---- the state of a session --------------------------------------------- */
 
@@ -177,9 +178,11 @@ static int load_options(const struct hutch_session_options *given,
     hutch_session_options_init(ret_options);
     if (!given)
         return 0;
-    if (request_check_size("session_options", given, given->size, sizeof(*given), sizeof(*given),
-                           err) < 0)
+    if (request_check_size("session_options", given, given->size, OPTIONS_SIZE_FIRST,
+                           sizeof(*given), err) < 0)
         return err->code;
+    if (given->size >= sizeof(*given))
+        ret_options->cancel = given->cancel;
     ret_options->checkpoints = given->checkpoints;
     if (given->idle_timeout_seconds != 0)
         ret_options->idle_timeout_seconds = given->idle_timeout_seconds;
@@ -229,7 +232,7 @@ static struct hutch_session *session_new(struct hutch_engine *engine,
     return session;
 }
 
-static int start_cell(struct hutch_session *session, const struct hutch_request *request,
+static int start_cell(struct hutch_session *session, const struct hutch_request *request, int token,
                       struct hutch_error *err)
 {
     struct hutch_engine *engine = session->engine;
@@ -242,10 +245,10 @@ static int start_cell(struct hutch_session *session, const struct hutch_request 
         .life_ns = (uint64_t)(session->lifetime_seconds * (double)NS_PER_SECOND),
     };
 
-    if (scheduler_enter(&engine->scheduler, request, -1, &session->ticket, err) < 0)
+    if (scheduler_enter(&engine->scheduler, request, token, &session->ticket, err) < 0)
         return err->code;
     if (session->ops->cell_start(engine->backend, &spec, &session->cell, err) < 0 ||
-        session->ops->cell_next_event(session->cell, deadline_ns, -1, &event, err) < 0)
+        session->ops->cell_next_event(session->cell, deadline_ns, token, &event, err) < 0)
         return err->code;
     if (event.type == CELL_FAILED) {
         *err = event.error;
@@ -287,7 +290,8 @@ int hutch_session_open(hutch_engine *engine, const struct hutch_request *request
     struct hutch_session *session = session_new(engine, &like, &options);
     if (!session)
         return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-    if (random_id(session->id, err) < 0 || start_cell(session, &like, err) < 0) {
+    if (random_id(session->id, err) < 0 ||
+        start_cell(session, &like, cancel_fd(options.cancel), err) < 0) {
         hutch_session_close(session);
         return err->code;
     }

@@ -30,7 +30,7 @@
 #define MARK_ROUNDS 200        /* of a millisecond; a clock that was set back is not waited for */
 #define READY_NS NS_PER_SECOND /* for a copy to take over */
 #define BEGINS_MAX 10          /* of an exec whose interpreter is dead each time */
-#define INTERRUPT_NS NS_PER_SECOND /* between interrupt and kill, of a cancelled exec */
+#define INTERRUPT_NS (250 * NS_PER_MS) /* between interrupt and kill, of a cancelled exec */
 
 /* One exec on its way. */
 struct exec {

@@ -423,7 +423,8 @@ class RunOptions(ctypes.Structure):
 
 class SessionOptions(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("idle_timeout_seconds", ctypes.c_double),
-                ("lifetime_seconds", ctypes.c_double), ("checkpoints", ctypes.c_bool)]
+                ("lifetime_seconds", ctypes.c_double), ("checkpoints", ctypes.c_bool),
+                ("cancel", ctypes.c_void_p)]
 
 
 PIECES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -619,6 +620,23 @@ def test_a_put_that_is_broken_off_leaves_nothing(api):
     error = failure(lambda: api.put(b"g", data, seconds=0.3, at=lambda _: time.sleep(0.02)))
     assert error.code == CANCELLED and "0.3 s of its timeout_seconds" in str(error)
     assert api.list() == [b"f", b"new"] and paths(api.exec("1")) == []
+
+
+def test_a_deaf_exec_that_is_cancelled_is_killed_soon(api):
+    """Well within a second; the session goes on from its checkpoint."""
+    deaf = ("import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+            "open('up', 'w').close()\nwhile True: pass")
+    api.exec("x = 1")
+    with api.token() as cancel:
+        options = RunOptions(size=ctypes.sizeof(RunOptions), cancel=cancel)
+        join = in_thread(lambda: api.exec(deaf, options))
+        assert until(lambda: b"up" in api.list())
+        begin = time.monotonic()
+        api.lib.hutch_cancel_trigger(cancel)
+        error = failure(join)
+    assert time.monotonic() - begin < 0.9
+    assert (error.code, error.maybe_ran) == (CANCELLED, True)
+    assert api.exec("print(x)")["stdout"] == "1\n"
 
 
 def test_five_transfers_at_once(api):
