@@ -3,7 +3,7 @@
  * See schema.h. Here: whether values follow a schema.
  *
  * Both the schema and the value may be made to take long (anyOf in each other, large arrays
- * of which all items have to differ), so the steps are counted.
+ * of which all items have to differ, long texts for many patterns), so the steps are counted.
  */
 #include "schema.h"
 
@@ -18,8 +18,10 @@
 #include <string.h>
 
 #define STEPS_MAX 5000000 /* about a tenth of a second */
-#define NESTING_MAX 512   /* schemas and values in each other */
-#define LIST_BYTES 120    /* of names in a message */
+#define COMPILE_STEPS 10000
+#define MATCH_BYTES 8   /* of a text, for a step */
+#define NESTING_MAX 512 /* schemas and values in each other */
+#define LIST_BYTES 120  /* of names in a message */
 
 /* Not an error of ours: the value does not follow the schema, and err says how. */
 #define DIFFERS 1
@@ -29,6 +31,7 @@ struct checking {
     unsigned long steps;
     unsigned nesting;
     unsigned depth; /* of the place that differed last */
+    struct pattern_cache patterns;
     struct hutch_error *err;
 };
 
@@ -43,12 +46,18 @@ static int differs(struct checking *walk, const struct place *at)
     return DIFFERS;
 }
 
-static int take_step(struct checking *walk)
+static int take_steps(struct checking *walk, unsigned long count)
 {
-    if (++walk->steps > STEPS_MAX)
+    walk->steps += count;
+    if (walk->steps > STEPS_MAX)
         return err_set(walk->err, HUTCH_ERR_INVALID,
                        "the value takes too long to check; a smaller one is needed");
     return 0;
+}
+
+static int take_step(struct checking *walk)
+{
+    return take_steps(walk, 1);
 }
 
 /* ---- values in messages ---- */
@@ -289,9 +298,13 @@ static int check_string(struct checking *walk, const struct place *at, const jso
                          json_object_get(schema, "maxLength"), characters, "characters");
     if (end != 0 || !pattern)
         return end;
-    int matches = pattern_matches(pattern, text, length, walk->err);
+    size_t made = walk->patterns.made;
+    int matches = pattern_matches(&walk->patterns, pattern, text, length, walk->err);
     if (matches == HUTCH_ERR_INVALID)
         return differs(walk, at);
+    if (matches >= 0 &&
+        take_steps(walk, length / MATCH_BYTES + (walk->patterns.made - made) * COMPILE_STEPS) < 0)
+        return walk->err->code;
     if (matches != 0)
         return matches < 0 ? matches : 0;
     err_set(walk->err, HUTCH_ERR_INVALID, "%s does not match the pattern %s",
@@ -552,6 +565,7 @@ int schema_check_part(const json_t *root, const json_t *part, const json_t *valu
     struct checking walk = {.root = root, .err = err};
     int end = check(&walk, &PLACE_ROOT, part, value);
 
+    pattern_cache_done(&walk.patterns);
     return end == 0 ? 0 : err->code;
 }
 

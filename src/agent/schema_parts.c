@@ -7,7 +7,6 @@
 
 #include <locale.h>
 #include <math.h>
-#include <regex.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -292,19 +291,48 @@ int pattern_accept(const char *pattern, struct hutch_error *err)
     return 0;
 }
 
-int pattern_matches(const char *pattern, const char *text, size_t length, struct hutch_error *err)
+void pattern_cache_done(struct pattern_cache *cache)
+{
+    for (size_t i = 0; i < PATTERN_CACHE && cache->slots[i].pattern; i++)
+        regfree(&cache->slots[i].regex);
+    cache->made = 0;
+}
+
+static int find_compiled(struct pattern_cache *cache, const char *pattern,
+                         const regex_t **ret_regex, struct hutch_error *err)
+{
+    regex_t regex;
+
+    for (size_t i = 0; i < PATTERN_CACHE; i++) {
+        if (cache->slots[i].pattern == pattern) {
+            *ret_regex = &cache->slots[i].regex;
+            return 0;
+        }
+    }
+    if (compile(&regex, pattern, err) < 0)
+        return err->code;
+    size_t at = cache->made++ % PATTERN_CACHE;
+    if (cache->slots[at].pattern)
+        regfree(&cache->slots[at].regex);
+    cache->slots[at].pattern = pattern;
+    cache->slots[at].regex = regex;
+    *ret_regex = &cache->slots[at].regex;
+    return 0;
+}
+
+int pattern_matches(struct pattern_cache *cache, const char *pattern, const char *text,
+                    size_t length, struct hutch_error *err)
 {
     regmatch_t range = {.rm_eo = (regoff_t)length};
-    regex_t regex;
+    const regex_t *regex = NULL;
 
     if (length > SCHEMA_MATCHED_BYTES)
         return err_set(err, HUTCH_ERR_INVALID,
                        "is too long to be compared with a pattern: %zu bytes; allowed are %d",
                        length, SCHEMA_MATCHED_BYTES);
-    if (compile(&regex, pattern, err) < 0)
+    if (find_compiled(cache, pattern, &regex, err) < 0)
         return err->code;
-    int code = regexec(&regex, text, 1, &range, REG_STARTEND);
-    regfree(&regex);
+    int code = regexec(regex, text, 1, &range, REG_STARTEND);
     if (code == REG_ESPACE)
         return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
     return code == 0;

@@ -6,6 +6,7 @@
 
 #include <hutch.h>
 #include <jansson.h>
+#include <regex.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -38,10 +39,22 @@ MUST_CHECK int schema_check_part(const json_t *root, const json_t *part, const j
 /* Whether it is a pattern that is taken, and not too costly. Errors: INVALID, NO_MEMORY. */
 MUST_CHECK int pattern_accept(const char *pattern, struct hutch_error *err);
 
-/* 1, 0: whether a part of text matches a pattern that was accepted. Errors: INVALID where text
- * is too long, NO_MEMORY. */
-MUST_CHECK int pattern_matches(const char *pattern, const char *text, size_t length,
-                               struct hutch_error *err);
+/* Patterns that were accepted, as they are while values are checked: compiled once, as long as
+ * there is room, of which the last ones have it. Begins as zeros. Texts of patterns have to stay,
+ * as they are known by their address. */
+#define PATTERN_CACHE 64
+struct pattern_cache {
+    struct {
+        const char *pattern;
+        regex_t regex;
+    } slots[PATTERN_CACHE];
+    size_t made; /* also those that were replaced */
+};
+void pattern_cache_done(struct pattern_cache *cache);
+
+/* 1, 0: whether a part of text matches. Errors: INVALID where text is too long, NO_MEMORY. */
+MUST_CHECK int pattern_matches(struct pattern_cache *cache, const char *pattern, const char *text,
+                               size_t length, struct hutch_error *err);
 
 /* Whether a number has no fraction, such as 2 and 2.0. */
 bool number_is_whole(const json_t *value);

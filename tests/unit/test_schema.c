@@ -262,6 +262,60 @@ static void long_strings_are_not_matched(void **state)
     assert_non_null(strstr(err.message, "is too long to be compared with a pattern"));
 }
 
+/* {"allOf": [{"pattern": "^(0)?a"}, {"pattern": "^(1)?a"}, ...]} */
+static json_t *many_patterns(int count)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("{s:o}", "pattern", json_sprintf("^(%d)?a", i)));
+    return json_pack("{s:o}", "allOf", list);
+}
+
+static json_t *many_strings(int count)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < count; i++)
+        json_array_append_new(list, json_string("ab"));
+    return list;
+}
+
+/* More than are kept compiled, so that some are compiled again. */
+static void patterns_are_compiled_once_and_counted(void **state)
+{
+    auto_json json_t *one = value_of("{'items':{'pattern':'^a'}}");
+    auto_json json_t *some = json_pack("{s:o}", "items", many_patterns(100));
+    auto_json json_t *many = many_patterns(2000), *strings = many_strings(100000);
+    auto_json json_t *few = many_strings(4), *last = json_string("99b");
+    struct hutch_error err;
+
+    (void)state;
+    assert_int_equal(schema_check(one, strings, &err), 0);
+    assert_int_equal(schema_check(some, few, &err), 0);
+    json_array_append(few, last);
+    assert_int_equal(schema_check(some, few, &err), HUTCH_ERR_INVALID);
+    assert_string_equal(err.message, "[4]: '99b' does not match the pattern '^(0)?a'");
+    assert_int_equal(schema_check(many, json_array_get(few, 0), &err), HUTCH_ERR_INVALID);
+    assert_string_equal(err.message, "the value takes too long to check; a smaller one is needed");
+}
+
+static void long_strings_count_where_they_are_matched(void **state)
+{
+    auto_json json_t *schema = value_of("{'items':{'pattern':'a'}}"), *value = json_array();
+    auto_free char *text = calloc(1, 60001);
+    struct hutch_error err;
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, 'b', 60000);
+    text[59999] = 'a';
+    for (int i = 0; i < 1000; i++)
+        json_array_append_new(value, json_string(text));
+    assert_int_equal(schema_check(schema, value, &err), HUTCH_ERR_INVALID);
+    assert_string_equal(err.message, "the value takes too long to check; a smaller one is needed");
+}
+
 /* ---- strict following ---- */
 
 static const struct {
@@ -343,6 +397,8 @@ int main(void)
         cmocka_unit_test(checking_ends_soon),
         cmocka_unit_test(comparing_all_items_ends_soon),
         cmocka_unit_test(long_strings_are_not_matched),
+        cmocka_unit_test(patterns_are_compiled_once_and_counted),
+        cmocka_unit_test(long_strings_count_where_they_are_matched),
         cmocka_unit_test(schemas_are_made_strict),
         cmocka_unit_test(nulls_for_what_was_left_out_are_dropped),
     };
