@@ -75,12 +75,13 @@ static int make_computer(hutch_engine *engine, hutch_agent **ret_agent, struct h
 
 static int make_clerk(hutch_agent *computer, hutch_agent **ret_agent, struct hutch_error *err)
 {
-    struct hutch_tool tools[2] = {stock_tool};
+    struct hutch_tool compute;
+    const struct hutch_tool *const tools[] = {&stock_tool, &compute};
     struct hutch_agent_options options;
 
     hutch_agent_as_tool(computer, "compute",
                         "Computes what it is asked, by running a program, and says the result.",
-                        &tools[1]);
+                        &compute);
     hutch_agent_options_init(&options);
     options.environment = environ;
     options.system_prompt = "You answer questions about a stock. Look it up, and leave all "

@@ -59,9 +59,10 @@ HUTCH_PUBLIC void hutch_call_output(hutch_call *call, enum hutch_stream stream, 
 HUTCH_PUBLIC int hutch_call_answer(hutch_call *call, const char *text, size_t length,
                                    struct hutch_error *err);
 
-/* Notes that a cell ran, for code_executed, execution_time_ms and runs. Errors: NO_MEMORY. */
-HUTCH_PUBLIC int hutch_call_record(hutch_call *call, const hutch_result *result,
-                                   struct hutch_error *err);
+/* Notes that a cell ran, for code_executed, execution_time_ms and cells. The result becomes the
+ * call's, also after an error: it is valid until the next one is recorded or the function returns,
+ * and not to be freed. Errors: NO_MEMORY. */
+HUTCH_PUBLIC int hutch_call_record(hutch_call *call, hutch_result *result, struct hutch_error *err);
 
 /* What a tool does. Returns 0; or negative with *err filled: the call failed, and the model is
  * told "Error: " with that message, and what hutch_call_answer was given. It should end soon
@@ -80,7 +81,7 @@ struct hutch_tool {
     hutch_tool_fn run;
     void *user;    /* passed to run; has to live as long as the agent */
     bool ends_run; /* a call that does not fail ends the run, with its answer; the exit_reason
-                    is its name */
+                    is its name, which is then none of those of hutch_agent_result */
 };
 
 /* Of JSON Schema (2020-12) these keywords are checked: type, enum, const, properties,
@@ -122,7 +123,9 @@ struct hutch_agent_options {
     uint32_t max_steps;        /* 1 to 100, default 10: replies of the model with tool calls.
                                   Behind the last of them the model is asked once more, without
                                   tools, so that there is an answer */
-    uint32_t tool_concurrency; /* 1 to 16, default 4: tool calls of one reply at once */
+    uint32_t tool_concurrency; /* 1 to 16, default 4: tool calls of one reply at once; but those
+                                  of built-in tools that keep state, all but python_executor, run
+                                  one after the other in the order of the calls */
     double timeout_seconds;    /* 0.1 to 86400, default 600, for all of a run */
     uint64_t max_total_tokens; /* of a run, as its server counts; when they are used up the model
                                   is asked once more, without tools; default 0: no limit */
@@ -139,14 +142,14 @@ struct hutch_agent_options {
     const char *builtin_tools; /* of python_executor, code_interpreter, shell, read_file,
                               write_file, list_files, with commas; default "python_executor";
                               "": none */
-    const struct hutch_request *cells; /* limits of the built-in tools' cells: timeout_seconds,
-                              memory_mb, cpus, max_processes, disk_mb, max_output_bytes, backend,
-                              require, owner and gate count; NULL: the defaults, and the default
-                              gate for python_executor */
-    const struct hutch_tool *tools;    /* the caller's own; copied; tool_count of them */
-    size_t tool_count;                 /* at most 128 together with the built-in ones */
-    uint64_t max_answer_bytes;         /* 1024 to 4 MiB, default 32 KiB: what the model is told of
-                                 one tool call; of more it gets the head and the tail */
+    const struct hutch_request *cells;     /* limits of the built-in tools' cells: timeout_seconds,
+                                  memory_mb, cpus, max_processes, disk_mb, max_output_bytes, backend,
+                                  require, owner and gate count; NULL: the defaults, and the default
+                                  gate for python_executor */
+    const struct hutch_tool *const *tools; /* the caller's own; copied; tool_count of them */
+    size_t tool_count;                     /* at most 128 together with the built-in ones */
+    uint64_t max_answer_bytes; /* 1024 to 4 MiB, default 32 KiB: what the model is told of
+                         one tool call; of more it gets the head and the tail */
 };
 
 /* Fills *options with defaults. Cannot fail. */
@@ -229,7 +232,8 @@ struct hutch_agent_run_options {
     hutch_conversation *conversation; /* is gone on from, and takes what is said */
 };
 
-/* A cell that ran. */
+/* A cell that ran. Of one that was killed by the run's end the time alone is known, with the wait
+ * for its start; its exit_code is -1, and its error_type "timeout", or NULL if it was cancelled. */
 struct hutch_agent_cell {
     const char *tool; /* its name; lives as long as the result */
     uint32_t step;    /* from 1 */
@@ -268,10 +272,10 @@ typedef struct hutch_agent_result {
     struct hutch_tool_count *tool_call_counts; /* of each tool that there is, from 0, and of
                                                   unknown ones that were called */
     size_t tool_call_count_length;
-    bool code_executed;       /* a cell ran */
-    double execution_time_ms; /* the sum of the cells' durations */
-    double latency_ms;        /* wall time of the run */
-    struct hutch_agent_cell *cells;
+    bool code_executed;             /* a cell ran */
+    double execution_time_ms;       /* the sum of the cells' durations */
+    double latency_ms;              /* wall time of the run */
+    struct hutch_agent_cell *cells; /* of one call the first 1000; all count in the sum */
     size_t cell_count;
     bool state_lost;   /* a session of the conversation lost its state */
     char *token_usage; /* JSON object: the sums of what the server counted; "{}" for nothing */

@@ -185,7 +185,9 @@ static int take_tools(struct hutch_agent *agent, const struct hutch_agent_option
     if (options->tool_count > 0 && !options->tools)
         return err_set(err, HUTCH_ERR_INVALID, "tools: %zu at NULL", options->tool_count);
     for (size_t i = 0; i < options->tool_count; i++) {
-        if (tool_set_add(&agent->tools, &options->tools[i], err) < 0)
+        if (!options->tools[i])
+            return err_set(err, HUTCH_ERR_INVALID, "tools[%zu]: NULL", i);
+        if (tool_set_add(&agent->tools, options->tools[i], err) < 0)
             return err_context(err, "tools[%zu]", i);
     }
     if (agent->tools.count == 0)

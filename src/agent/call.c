@@ -8,6 +8,7 @@
 #include "schema.h"
 #include "tool.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define FAILED 1
@@ -52,13 +53,28 @@ int hutch_call_answer(hutch_call *call, const char *text, size_t length, struct 
     return buf_check(&call->answer, err ? err : &unused);
 }
 
-int hutch_call_record(hutch_call *call, const hutch_result *result, struct hutch_error *err)
+int tool_call_note(struct hutch_call *call, const struct hutch_agent_cell *cell,
+                   struct hutch_error *err)
 {
-    struct hutch_error unused;
-
     if (!call->listener.on_cell)
         return 0;
-    return call->listener.on_cell(call->listener.user, result, err ? err : &unused);
+    return call->listener.on_cell(call->listener.user, cell, err);
+}
+
+int hutch_call_record(hutch_call *call, hutch_result *result, struct hutch_error *err)
+{
+    const struct hutch_agent_cell cell = {
+        .exit_code = result->exit_code,
+        .error_type = result->error_type,
+        .duration_ms = result->duration_ms,
+        .peak_memory_bytes = result->peak_memory_bytes,
+        .state_lost = result->state_lost,
+    };
+    struct hutch_error unused;
+
+    hutch_result_free(call->last_cell);
+    call->last_cell = result;
+    return tool_call_note(call, &cell, err ? err : &unused);
 }
 
 /* ---- running ---- */
@@ -80,6 +96,22 @@ static int take_arguments(struct hutch_call *call, struct hutch_error *err)
     call->text = call->own_text.data;
     call->length = call->own_text.length;
     return 0;
+}
+
+/* What was cancelled as the time was over is no affair of who called. */
+static void explain_end(const struct hutch_call *call, struct hutch_error *problem)
+{
+    static const char cancelled[] = "cancelled by the caller";
+    static const char late[] = "the time of the run is over";
+    size_t length = strlen(cancelled);
+    char rest[sizeof(problem->message)];
+
+    if (problem->code != HUTCH_ERR_CANCELLED || hutch_call_seconds_left(call) > 0 ||
+        strncmp(problem->message, cancelled, length) != 0)
+        return;
+    snprintf(rest, sizeof(rest), "%s", problem->message + length);
+    snprintf(problem->message, sizeof(problem->message), "%s%.*s", late,
+             (int)(sizeof(problem->message) - sizeof(late)), rest);
 }
 
 /* What the model is told, out of what the tool said and why it failed, if it did. */
@@ -110,6 +142,8 @@ int tool_run(struct hutch_call *call, struct hutch_error *err)
     if (code == 0)
         code = call->tool->run(call->tool->user, call, &problem);
     problem.message[sizeof(problem.message) - 1] = '\0'; /* a tool may have written it */
+    if (code < 0)
+        explain_end(call, &problem);
     if (compose(call, code < 0 ? problem.message : NULL, err) < 0)
         return err->code;
     return code < 0 ? FAILED : 0;
@@ -119,6 +153,8 @@ void tool_call_end(struct hutch_call *call)
 {
     buf_done(&call->answer);
     buf_done(&call->own_text);
+    hutch_result_free(call->last_cell);
+    call->last_cell = NULL;
     json_decref(call->own_arguments);
     call->own_arguments = NULL;
 }

@@ -32,7 +32,8 @@ static void on_output(void *user, enum hutch_stream stream, const char *data, si
     hutch_call_output(user, stream, data, length);
 }
 
-static int tell(hutch_call *call, const hutch_result *result, struct result_context *context,
+/* Takes the result over. */
+static int tell(hutch_call *call, hutch_result *result, struct result_context *context,
                 const struct cell_tools *tools, struct hutch_error *err)
 {
     auto_buf struct buf text = BUF_MAX(SIZE_MAX / 4);
@@ -43,6 +44,22 @@ static int tell(hutch_call *call, const hutch_result *result, struct result_cont
         result_text_append(&text, result, context, call->max_answer_bytes, err) < 0)
         return err->code;
     return hutch_call_answer(call, text.data, text.length, err);
+}
+
+/* Of a run without a result, as it was killed with the call, its time is what is known. */
+static int note_killed(hutch_call *call, uint64_t begun_ns, struct hutch_error *err)
+{
+    bool is_late = hutch_call_seconds_left(call) <= 0;
+    const struct hutch_agent_cell cell = {
+        .exit_code = -1,
+        .error_type = is_late ? "timeout" : NULL,
+        .duration_ms = (double)(clock_now_ns() - begun_ns) / NS_PER_MS,
+    };
+    struct hutch_error other;
+
+    if (err->maybe_ran && tool_call_note(call, &cell, &other) < 0)
+        *err = other;
+    return err->code;
 }
 
 static const char *argument(const hutch_call *call, const char *name, const char *otherwise)
@@ -82,14 +99,13 @@ static int run_python(void *user, hutch_call *call, struct hutch_error *err)
         .user = call,
         .cancel = hutch_call_cancel(call),
     };
+    uint64_t begun_ns = clock_now_ns();
     hutch_result *result;
 
     request.gate = &tools->gate;
     if (hutch_run(tools->engine, &request, &options, &result, err) < 0)
-        return err->code;
-    int code = tell(call, result, &context, tools, err);
-    hutch_result_free(result);
-    return code;
+        return note_killed(call, begun_ns, err);
+    return tell(call, result, &context, tools, err);
 }
 
 /* ---- the sessions ---- */
@@ -177,8 +193,11 @@ static int visit_exec(struct visit *visit, void *arg, struct hutch_error *err)
         .user = visit->call,
         .cancel = visit->entry.cancel,
     };
+    uint64_t begun_ns = clock_now_ns();
 
-    return hutch_session_exec(visit->cell->session, &exec->request, &options, &exec->result, err);
+    if (hutch_session_exec(visit->cell->session, &exec->request, &options, &exec->result, err) < 0)
+        return note_killed(visit->call, begun_ns, err);
+    return 0;
 }
 
 static void note_files(struct visit *visit, const hutch_result *result)
@@ -210,9 +229,7 @@ static int run_in_session(const struct cell_tools *tools, hutch_call *call, cons
         .note = visit.note.data,
         .files_lost = visit.entry.reset,
     };
-    int code = tell(call, exec.result, &context, tools, err);
-    hutch_result_free(exec.result);
-    return code;
+    return tell(call, exec.result, &context, tools, err);
 }
 
 static int run_code(void *user, hutch_call *call, struct hutch_error *err)
@@ -263,21 +280,12 @@ static int run_with_files(struct visit *visit, const struct cell_tools *tools, h
     return code;
 }
 
-static int take_bytes(void *user, const char *data, size_t length)
-{
-    struct buf *bytes = user;
-    buf_append(bytes, data, length);
-    return bytes->failure == BUF_OK ? 0 : -1;
-}
-
 static int visit_get(struct visit *visit, void *arg, struct hutch_error *err)
 {
     struct hutch_file_options options = file_options(visit);
 
     options.max_bytes = LIMIT_READ_FILE_BYTES;
-    buf_clear(arg);
-    if (hutch_session_get(visit->cell->session, visit->path.text, take_bytes, arg, &options, err) <
-        0) {
+    if (workspace_cell_get(visit->cell, visit->path.text, &options, arg, err) < 0) {
         if (err->sys_errno == EFBIG)
             return err_set(err, HUTCH_ERR_INVALID,
                            "%s has more than %d MiB; read a part of it with code",
@@ -303,27 +311,12 @@ static int run_read_file(void *user, hutch_call *call, struct hutch_error *err)
     return hutch_call_answer(call, bytes.data, bytes.length, err);
 }
 
-struct reader {
-    const char *data;
-    size_t at;
-};
-
-static int give_bytes(void *user, char *data, size_t length)
-{
-    struct reader *reader = user;
-    memcpy(data, reader->data + reader->at, length);
-    reader->at += length;
-    return 0;
-}
-
 static int visit_put(struct visit *visit, void *arg, struct hutch_error *err)
 {
     struct hutch_file_options options = file_options(visit);
-    struct reader reader = {.data = arg};
 
-    return hutch_session_put(visit->cell->session, visit->path.text,
-                             argument_length(visit->call, "content"), give_bytes, &reader, &options,
-                             err);
+    return workspace_cell_put(visit->cell, visit->path.text, &options, arg,
+                              argument_length(visit->call, "content"), err);
 }
 
 static int run_write_file(void *user, hutch_call *call, struct hutch_error *err)
@@ -388,6 +381,12 @@ static int run_list_files(void *user, hutch_call *call, struct hutch_error *err)
     "],\"additionalProperties\":false}"
 #define TEXT(name, description)                                                                    \
     "\"" name "\":{\"type\":\"string\",\"description\":\"" description "\"}"
+#define CODE TEXT("code", "The code. Print what is to be seen.")
+#define LANGUAGE                                                                                   \
+    "\"language\":{\"type\":\"string\",\"enum\":[\"python\",\"javascript\",\"shell\"],"            \
+    "\"description\":\"What it is written in; python where this is not said.\"}"
+#define PATH TEXT("path", "Relative to the home directory.")
+#define CONTENT TEXT("content", "All of the text of the file.")
 
 static const struct built_in {
     const char *name, *description, *parameters;
@@ -403,28 +402,17 @@ static const struct built_in {
      "functions and files stay from one call to the next. Each language has a session of its "
      "own; files are shared. The answer is JSON with stdout, stderr, exit_code, timed_out and "
      "error_type.",
-     OBJECT(
-         TEXT("code",
-              "The code. Print what is to be seen.") ",\"language\":{\"type\":\"string\",\"enum\":["
-                                                     "\"python\",\"javascript\","
-                                                     "\"shell\"],"
-                                                     "\"description\":\"What it is written in; "
-                                                     "python where this is not said.\"}",
-         "\"code\""),
-     run_code},
+     OBJECT(CODE "," LANGUAGE, "\"code\""), run_code},
     {"shell",
      "Runs commands in a bash session that lasts as long as the conversation, in an isolated "
      "cell without network. The answer is JSON with stdout, stderr, exit_code, timed_out and "
      "error_type.",
      OBJECT(TEXT("command", "One or more commands of bash."), "\"command\""), run_shell},
-    {"read_file", "Reads a text file of the conversation.",
-     OBJECT(TEXT("path", "Relative to the home directory."), "\"path\""), run_read_file},
+    {"read_file", "Reads a text file of the conversation.", OBJECT(PATH, "\"path\""),
+     run_read_file},
     {"write_file",
      "Writes a text file of the conversation, in place of one of this name. Directories are made.",
-     OBJECT(TEXT("path", "Relative to the home directory.") "," TEXT(
-                "content", "All of the text of the file."),
-            "\"path\",\"content\""),
-     run_write_file},
+     OBJECT(PATH "," CONTENT, "\"path\",\"content\""), run_write_file},
     {"list_files", "Lists a directory of the conversation's files.",
      OBJECT(TEXT("path", "Relative to the home directory, which it is if left out."), ""),
      run_list_files},
@@ -549,8 +537,11 @@ static int add_tools(struct cell_tools *tools, const char *names, struct tool_se
             .run = built_ins[i].run,
             .user = tools,
         };
-        if (is_listed(names, tool.name) && tool_set_add(set, &tool, err) < 0)
+        if (!is_listed(names, tool.name))
+            continue;
+        if (tool_set_add(set, &tool, err) < 0)
             return err->code;
+        set->tools[set->count - 1].in_order = tool.run != run_python;
     }
     return 0;
 }

@@ -4,11 +4,11 @@
 
 #include "base/parse.h"
 #include "base/quote.h"
+#include "tool.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#define NAME_BYTES 64
 #define TEMPERATURE_MAX 2.0
 
 /* ---- checking ---- */
@@ -18,9 +18,7 @@ static bool is_tool_name(const json_t *value)
     const char *name = json_is_string(value) ? json_string_value(value) : "";
     size_t length = json_is_string(value) ? json_string_length(value) : 0;
 
-    return length >= 1 && length <= NAME_BYTES &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
-               length;
+    return length >= 1 && length <= TOOL_NAME_BYTES && strspn(name, TOOL_NAME_CHARACTERS) == length;
 }
 
 static int check_tool(const json_t *tool, size_t number, struct hutch_error *err)
@@ -29,7 +27,8 @@ static int check_tool(const json_t *tool, size_t number, struct hutch_error *err
 
     if (!is_tool_name(json_object_get(tool, "name")))
         return err_set(err, HUTCH_ERR_INVALID,
-                       "tools[%zu].name: 1 to %d of a-z A-Z 0-9 _ - expected", number, NAME_BYTES);
+                       "tools[%zu].name: 1 to %d of a-z A-Z 0-9 _ - expected", number,
+                       TOOL_NAME_BYTES);
     if (!json_is_string(json_object_get(tool, "description")))
         return err_set(err, HUTCH_ERR_INVALID, "tools[%zu].description: a string expected", number);
     if (!json_is_object(parameters))

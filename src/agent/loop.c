@@ -366,6 +366,7 @@ static int tool_step(struct run *run, struct reply *reply, struct hutch_error *e
         .events = &run->events,
         .result = run->result,
         .usage = &run->usage,
+        .tokens = &run->tokens,
     };
     struct conversation *said = &run->conversation->said;
     const char *ended = NULL;

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-#define NAME_BYTES 64
-#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+#define TOOL_SIZE_MIN sizeof(struct hutch_tool) /* of the first version */
+#define TOOL_SIZE_MAX 4096
 
 static const char no_parameters[] =
     "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}";
@@ -45,13 +45,30 @@ const struct tool *tool_set_find(const struct tool_set *set, const char *name)
 
 static int check_name(const struct tool_set *set, const char *name, struct hutch_error *err)
 {
-    size_t length = name ? strnlen(name, NAME_BYTES + 1) : 0;
+    size_t length = name ? strnlen(name, TOOL_NAME_BYTES + 1) : 0;
 
-    if (length < 1 || length > NAME_BYTES || strspn(name, NAME_CHARACTERS) != length)
+    if (length < 1 || length > TOOL_NAME_BYTES || strspn(name, TOOL_NAME_CHARACTERS) != length)
         return err_set(err, HUTCH_ERR_INVALID, "name: %s is not 1 to %d of a-z A-Z 0-9 _ -",
-                       quote_text(name).text, NAME_BYTES);
+                       quote_text(name).text, TOOL_NAME_BYTES);
     if (tool_set_find(set, name))
         return err_set(err, HUTCH_ERR_INVALID, "name: there is a tool of this name already");
+    return 0;
+}
+
+/* Who reads an exit_reason has to know whether a tool ended the run. */
+static int check_ending(const char *name, struct hutch_error *err)
+{
+    static const char *const reasons[] = {
+        "text",           "refusal", "max_agent_steps", "token_budget", "length",
+        "content_filter", "schema",  "timeout",         "cancelled",    "model_error",
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(reasons); i++) {
+        if (strcmp(name, reasons[i]) == 0)
+            return err_set(err, HUTCH_ERR_INVALID,
+                           "name: is an exit_reason of hutch, and no name for a tool with "
+                           "ends_run; allowed is any other");
+    }
     return 0;
 }
 
@@ -84,19 +101,36 @@ static int read_parameters(const char *text, json_t **ret_parameters, struct hut
     return 0;
 }
 
+/* As that of other structs of callers, request_check_size in sandbox/request.h. */
+static int check_size(const struct hutch_tool *tool, struct hutch_error *err)
+{
+    const char *bytes = (const char *)tool;
+
+    if (tool->size < TOOL_SIZE_MIN || tool->size > TOOL_SIZE_MAX)
+        return err_set(err, HUTCH_ERR_INVALID, "size: %zu is not sizeof(struct hutch_tool), %zu",
+                       tool->size, sizeof(*tool));
+    for (size_t i = sizeof(*tool); i < tool->size; i++) {
+        if (bytes[i] != 0)
+            return err_set(err, HUTCH_ERR_INVALID,
+                           "size: the tool uses a member that libhutch-agent " HUTCH_VERSION
+                           " does not know");
+    }
+    return 0;
+}
+
 static int read_tool(const struct tool_set *set, const struct hutch_tool *given,
                      struct tool *ret_tool, struct hutch_error *err)
 {
     auto_tool struct tool tool = {
         .run = given->run, .user = given->user, .ends_run = given->ends_run};
 
-    if (given->size != sizeof(*given))
-        return err_set(err, HUTCH_ERR_INVALID, "size: %zu is not sizeof(struct hutch_tool), %zu",
-                       given->size, sizeof(*given));
+    if (check_size(given, err) < 0)
+        return err->code;
     if (!given->run)
         return err_set(err, HUTCH_ERR_INVALID, "run: is NULL; allowed is a function");
     if (check_name(set, given->name, err) < 0 || check_description(given->description, err) < 0 ||
-        read_parameters(given->parameters, &tool.parameters, err) < 0)
+        read_parameters(given->parameters, &tool.parameters, err) < 0 ||
+        (given->ends_run && check_ending(given->name, err) < 0))
         return err->code;
     tool.name = strdup(given->name);
     tool.description = strdup(given->description);

@@ -20,7 +20,12 @@ struct tool {
     hutch_tool_fn run;
     void *user;
     bool ends_run;
+    bool in_order; /* keeps state in the conversation: after those before it in the reply */
 };
+
+/* What servers take for the name of a tool. */
+#define TOOL_NAME_BYTES 64
+#define TOOL_NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 struct tool_set {
     struct tool tools[LIMIT_TOOLS];
@@ -41,13 +46,13 @@ const struct tool *tool_set_find(const struct tool_set *set, const char *name);
  * refuse; calls are checked by it all the same. NULL: no memory. */
 json_t *tool_set_describe(const struct tool_set *set, bool strict);
 
-/* Is told of a call what hutch_call_output and hutch_call_record say, and what an agent that is a
- * tool has done; on the thread of the call. Members may be NULL. */
+/* Is told of a call what hutch_call_output says, what cells did, and what an agent that is a tool
+ * has done; on the thread of the call. Members may be NULL. */
 struct call_listener {
     void (*on_output)(void *user, enum hutch_stream stream, const char *data, size_t length);
-    int (*on_cell)(void *user, const hutch_result *result, struct hutch_error *err);
-    void *user;
+    int (*on_cell)(void *user, const struct hutch_agent_cell *cell, struct hutch_error *err);
     int (*on_agent)(void *user, const hutch_agent_result *result, struct hutch_error *err);
+    void *user;
 };
 
 /* A call, opaque to tools. */
@@ -63,17 +68,22 @@ struct hutch_call {
     struct call_listener listener;
     struct buf answer; /* at most LIMIT_CALL_ANSWER_BYTES */
     bool answer_cut;
-    json_t *own_arguments; /* without needless nulls; see schema.h */
+    hutch_result *last_cell; /* that was recorded; NULL for none */
+    json_t *own_arguments;   /* without needless nulls; see schema.h */
     struct buf own_text;
 };
 
 /* Checks the arguments by the schema of the tool and runs it. Nulls that stand for what was left
- * out are dropped before; arguments, text and length are then the call's own. Where answer and what
- * is behind it are zero before, call->answer is then what the model
- * is told, always: valid UTF-8, at most max_answer_bytes, of more head and tail; never empty.
- * Returns 0, or 1: the call failed, and the answer begins with "Error: ". Negative: NO_MEMORY
- * alone. */
+ * out are dropped before; arguments, text and length are then the call's own. What is behind
+ * listener has to be zero before. Afterwards call->answer is what the model is told: valid UTF-8,
+ * never empty, of more than max_answer_bytes head and tail. Returns 0, or 1: the call failed, and
+ * the answer begins with "Error: ". Negative: NO_MEMORY alone. */
 MUST_CHECK int tool_run(struct hutch_call *call, struct hutch_error *err);
 
-/* Frees the answer and what is behind it; the rest is the caller's. */
+/* Notes a cell of which there is no result, such as one that was killed with the call; its tool
+ * and step are the listener's affair. Errors: NO_MEMORY. */
+MUST_CHECK int tool_call_note(struct hutch_call *call, const struct hutch_agent_cell *cell,
+                              struct hutch_error *err);
+
+/* Frees what is behind listener; the rest is the caller's. */
 void tool_call_end(struct hutch_call *call);

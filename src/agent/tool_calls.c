@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * See tool_calls.h. The calls wait in an array; each thread takes the next one until none is
- * left. All that a call makes stays in its own place until the threads have ended; then the
- * caller's thread puts it where it belongs, in the order of the calls.
+ * left. Calls that keep state in the conversation are one piece of work: who takes the first of
+ * them runs them all, in their order. All that a call makes stays in its own place until the
+ * threads have ended; then the caller's thread puts it where it belongs, in the order of the calls.
  */
 #include "tool_calls.h"
 
 #include "agent_result.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "cell_copy.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -28,15 +28,15 @@ struct slot {
     bool failed;
     struct hutch_agent_cell *cells;
     size_t cell_count;
-    hutch_result *last_cell; /* for the event; NULL for none */
-    json_t *usage;           /* of an agent that is a tool; NULL for none */
-    int code;                /* of a run that could not be made */
+    double unlisted_ms; /* of cells that are not listed */
+    json_t *usage;      /* of an agent that is a tool; NULL for none */
+    int code;           /* of a run that could not be made */
     struct hutch_error err;
 };
 
 struct batch {
     struct slot *slots;
-    size_t count;
+    size_t count, first_in_order; /* count: none is */
     atomic_size_t next;
 };
 
@@ -61,8 +61,10 @@ static void on_output(void *user, enum hutch_stream stream, const char *data, si
 
 static int add_cell(struct slot *slot, struct hutch_agent_cell cell, struct hutch_error *err)
 {
-    if (slot->cell_count == LIMIT_CALL_CELLS)
+    if (slot->cell_count == LIMIT_CALL_CELLS) {
+        slot->unlisted_ms += cell.duration_ms;
         return 0;
+    }
     struct hutch_agent_cell *cells =
         reallocarray(slot->cells, slot->cell_count + 1, sizeof(*slot->cells));
     if (!cells)
@@ -74,22 +76,9 @@ static int add_cell(struct slot *slot, struct hutch_agent_cell cell, struct hutc
     return 0;
 }
 
-static int on_cell(void *user, const hutch_result *result, struct hutch_error *err)
+static int on_cell(void *user, const struct hutch_agent_cell *cell, struct hutch_error *err)
 {
-    struct slot *slot = user;
-    hutch_result *copy = NULL;
-
-    if (slot->desk->events->fn && cell_copy(result, &copy, err) < 0)
-        return err->code;
-    hutch_result_free(slot->last_cell);
-    slot->last_cell = copy;
-    return add_cell(slot,
-                    (struct hutch_agent_cell){.exit_code = result->exit_code,
-                                              .error_type = result->error_type,
-                                              .duration_ms = result->duration_ms,
-                                              .peak_memory_bytes = result->peak_memory_bytes,
-                                              .state_lost = result->state_lost},
-                    err);
+    return add_cell(user, *cell, err);
 }
 
 /* The cells and the tokens of an agent that is a tool count as those of the call. */
@@ -98,11 +87,15 @@ static int on_agent(void *user, const hutch_agent_result *result, struct hutch_e
     size_t length = strlen(result->token_usage);
     auto_json json_t *usage = NULL;
     struct slot *slot = user;
+    double listed_ms = 0;
 
     for (size_t i = 0; i < result->cell_count; i++) {
+        listed_ms += result->cells[i].duration_ms;
         if (add_cell(slot, result->cells[i], err) < 0)
             return err->code;
     }
+    if (result->execution_time_ms > listed_ms)
+        slot->unlisted_ms += result->execution_time_ms - listed_ms;
     if (json_read(result->token_usage, length, length, &usage, err) < 0)
         return err->code;
     return usage_add(&slot->usage, usage, err);
@@ -117,7 +110,7 @@ static void answer(struct slot *slot, bool failed, const char *text, size_t leng
                                           .failed = failed,
                                           .text = text,
                                           .length = length,
-                                          .result = slot->last_cell});
+                                          .result = slot->running.last_cell});
 }
 
 static void prepare(struct slot *slot)
@@ -160,6 +153,19 @@ static void run_call(struct slot *slot)
         answer(slot, slot->code > 0, slot->running.answer.data, slot->running.answer.length);
 }
 
+static bool is_in_order(const struct slot *slot)
+{
+    return slot->tool && slot->tool->in_order;
+}
+
+static void run_in_order(struct batch *batch)
+{
+    for (size_t i = batch->first_in_order; i < batch->count; i++) {
+        if (is_in_order(&batch->slots[i]))
+            run_call(&batch->slots[i]);
+    }
+}
+
 static void *work(void *user)
 {
     struct batch *batch = user;
@@ -168,7 +174,9 @@ static void *work(void *user)
         size_t number = atomic_fetch_add(&batch->next, 1);
         if (number >= batch->count)
             return NULL;
-        if (batch->slots[number].tool)
+        if (number == batch->first_in_order)
+            run_in_order(batch);
+        else if (batch->slots[number].tool && !batch->slots[number].tool->in_order)
             run_call(&batch->slots[number]);
     }
 }
@@ -197,8 +205,14 @@ static void run_all(struct batch *batch, size_t concurrency)
     pthread_t threads[LIMIT_TOOL_CONCURRENCY];
     size_t started = 0, to_run = 0;
 
+    batch->first_in_order = batch->count;
+    for (size_t i = batch->count; i-- > 0;) {
+        if (is_in_order(&batch->slots[i]))
+            batch->first_in_order = i;
+    }
     for (size_t i = 0; i < batch->count; i++)
-        to_run += batch->slots[i].tool != NULL;
+        to_run +=
+            batch->slots[i].tool && (i == batch->first_in_order || !is_in_order(&batch->slots[i]));
     size_t wanted = to_run < concurrency ? to_run : concurrency;
     while (started + 1 < wanted && start_thread(batch, &threads[started]))
         started++;
@@ -248,8 +262,13 @@ static int take_slot(const struct tool_desk *desk, const struct slot *slot,
         if (agent_result_add_cell(desk->result, &slot->cells[i], err) < 0)
             return err->code;
     }
-    if (slot->usage && usage_add(desk->usage, slot->usage, err) < 0)
-        return err->code;
+    desk->result->execution_time_ms += slot->unlisted_ms;
+    if (slot->usage) {
+        uint64_t tokens = usage_total(slot->usage);
+        *desk->tokens = tokens > UINT64_MAX - *desk->tokens ? UINT64_MAX : *desk->tokens + tokens;
+        if (usage_add(desk->usage, slot->usage, err) < 0)
+            return err->code;
+    }
     if (slot->tool && slot->tool->ends_run && !slot->failed && !*ended) {
         *ended = slot->name;
         if (agent_result_set_answer(desk->result, slot->text, slot->length, err) < 0)
@@ -289,7 +308,6 @@ int tool_calls_run(const struct tool_desk *desk, struct conversation *said, cons
     int code = run_batch(desk, &batch, said, ret_ended, err);
     for (size_t i = 0; i < count; i++) {
         tool_call_end(&batch.slots[i].running);
-        hutch_result_free(batch.slots[i].last_cell);
         free(batch.slots[i].cells);
         json_decref(batch.slots[i].usage);
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tool calls of one reply. They run on the thread of the caller and, where there are several,
- * on up to concurrency - 1 more, which are made for them and end with them. A call that is faulty,
- * or that had not begun when the run was stopped, is answered without being run.
+ * on up to concurrency - 1 more, which are made for them and end with them; but those that keep
+ * state in the conversation one after the other, in their order. A call that is faulty, or that
+ * had not begun when the run was stopped, is answered without being run.
  */
 #pragma once
 
@@ -18,7 +19,8 @@ struct tool_desk {
     struct stop_token *token;
     struct events *events;
     hutch_agent_result *result; /* takes counts and cells; not touched by other threads */
-    json_t **usage;             /* takes the tokens that agents used; likewise */
+    json_t **usage;             /* takes what agents that are tools used; likewise */
+    uint64_t *tokens;           /* takes the sum of that; likewise */
 };
 
 /* Runs the calls of the last message of said and adds an answer to each, in their order.

@@ -223,6 +223,7 @@ static int open_cell(const struct workspace_entry *entry, enum hutch_language la
         return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
     hutch_session_options_init(&options);
     options.idle_timeout_seconds = IDLE_SECONDS;
+    options.cancel = entry->cancel;
     request.language = language;
     request.gate = NULL;
     cell->language = language;
@@ -274,6 +275,38 @@ static int get_cell(struct workspace *workspace, enum hutch_language language,
     return 0;
 }
 
+/* ---- whole files ---- */
+
+static int take_bytes(void *user, const char *data, size_t length)
+{
+    struct buf *bytes = user;
+    buf_append(bytes, data, length);
+    return bytes->failure == BUF_OK ? 0 : -1;
+}
+
+int workspace_cell_get(struct workspace_cell *cell, const char *path,
+                       const struct hutch_file_options *options, struct buf *bytes,
+                       struct hutch_error *err)
+{
+    buf_clear(bytes);
+    return hutch_session_get(cell->session, path, take_bytes, bytes, options, err);
+}
+
+static int give_bytes(void *user, char *data, size_t length)
+{
+    const char **at = user;
+    memcpy(data, *at, length);
+    *at += length;
+    return 0;
+}
+
+int workspace_cell_put(struct workspace_cell *cell, const char *path,
+                       const struct hutch_file_options *options, const char *data, size_t length,
+                       struct hutch_error *err)
+{
+    return hutch_session_put(cell->session, path, length, give_bytes, &data, options, err);
+}
+
 /* ---- bringing files ---- */
 
 /* A file on its way. */
@@ -308,48 +341,26 @@ static struct shared_file *next_file(const struct round *round)
     return next;
 }
 
-static int take_bytes(void *user, const char *data, size_t length)
-{
-    struct buf *bytes = user;
-    buf_append(bytes, data, length);
-    return bytes->failure == BUF_OK ? 0 : -1;
-}
-
-struct reader {
-    const struct buf *bytes;
-    size_t at;
-};
-
-static int give_bytes(void *user, char *data, size_t length)
-{
-    struct reader *reader = user;
-    memcpy(data, reader->bytes->data + reader->at, length);
-    reader->at += length;
-    return 0;
-}
-
 static int carry(struct round *round, const struct errand *errand, struct hutch_error *err)
 {
     uint64_t most =
         round->bytes_left < LIMIT_SHARED_FILE_BYTES ? round->bytes_left : LIMIT_SHARED_FILE_BYTES;
     auto_buf struct buf bytes = BUF_MAX(most);
-    struct reader reader = {.bytes = &bytes};
     struct hutch_file_options options;
 
     hutch_file_options_init(&options);
     options.cancel = round->entry->cancel;
     options.timeout_seconds = 30;
     options.max_bytes = most;
-    if (hutch_session_get(errand->from->session, errand->path, take_bytes, &bytes, &options, err) <
-        0) {
+    if (workspace_cell_get(errand->from, errand->path, &options, &bytes, err) < 0) {
         if (err->code == HUTCH_ERR_EXPIRED)
             workspace_cell_over(round->workspace, errand->from);
         return err->code;
     }
     round->bytes_left -= bytes.length;
     options.max_bytes = 0;
-    return hutch_session_put(errand->to->session, errand->path, bytes.length, give_bytes, &reader,
-                             &options, err);
+    return workspace_cell_put(errand->to, errand->path, &options, buf_text(&bytes), bytes.length,
+                              err);
 }
 
 static void complain(struct round *round, const struct errand *errand,

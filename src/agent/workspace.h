@@ -42,6 +42,15 @@ void workspace_leave(struct workspace *workspace, struct workspace_cell *cell);
 /* It turned out to be over: it is not entered any more, and its state and files are gone. */
 void workspace_cell_over(struct workspace *workspace, struct workspace_cell *cell);
 
+/* A whole file of a cell that was entered, by a path in its home directory: into bytes, in place
+ * of what they had; and of data. Errors: those of hutch_session_get and hutch_session_put. */
+MUST_CHECK int workspace_cell_get(struct workspace_cell *cell, const char *path,
+                                  const struct hutch_file_options *options, struct buf *bytes,
+                                  struct hutch_error *err);
+MUST_CHECK int workspace_cell_put(struct workspace_cell *cell, const char *path,
+                                  const struct hutch_file_options *options, const char *data,
+                                  size_t length, struct hutch_error *err);
+
 /* The language that was entered last; python before. */
 enum hutch_language workspace_current(struct workspace *workspace);
 

@@ -52,12 +52,13 @@ static int make_agent(const char *base_url, bool stream, hutch_tool_fn run, void
                                     .description = "Does nothing.",
                                     .run = run,
                                     .user = user};
+    const struct hutch_tool *const tools[] = {&tool};
 
     hutch_agent_options_init(&options);
     options.base_url = base_url;
     options.model = "bench";
     options.builtin_tools = "";
-    options.tools = &tool;
+    options.tools = tools;
     options.tool_count = 1;
     options.max_steps = STEPS_MAX;
     options.stream = stream;

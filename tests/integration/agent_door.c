@@ -4,6 +4,7 @@
  * the members of struct hutch_agent_options, and
  *
  *     "cache_dir"  of an engine for cells; without it there is none
+ *     "max_cells"  of that engine
  *     "own"        names of the tools below that the agent has
  *     "helper"     options of another agent, which is a tool of that name
  *
@@ -178,11 +179,27 @@ static int cell(void *user, hutch_call *call, struct hutch_error *err)
     request.code_length = json_string_length(code);
     if (hutch_run(engine, &request, &options, &result, err) < 0)
         return err->code;
-    int status = hutch_call_record(call, result, err);
-    if (status == 0)
-        status = hutch_call_answer(call, result->stdout_text.data, result->stdout_text.length, err);
-    hutch_result_free(result);
-    return status;
+    if (hutch_call_record(call, result, err) < 0)
+        return err->code;
+    return hutch_call_answer(call, result->stdout_text.data, result->stdout_text.length, err);
+}
+
+/* Notes as many cells as it says, of a millisecond each; none has run. */
+static int many(void *user, hutch_call *call, struct hutch_error *err)
+{
+    auto_json json_t *arguments = arguments_of(call);
+    json_int_t count = json_integer_value(json_object_get(arguments, "count"));
+
+    (void)user;
+    for (json_int_t i = 0; i < count; i++) {
+        hutch_result *result = calloc(1, sizeof(*result));
+        if (!result)
+            abort();
+        result->duration_ms = 1;
+        if (hutch_call_record(call, result, err) < 0)
+            return err->code;
+    }
+    return 0;
 }
 
 #define ONE_TEXT                                                                                   \
@@ -191,20 +208,33 @@ static int cell(void *user, hutch_call *call, struct hutch_error *err)
 #define NUMBER "{\"type\":\"integer\",\"minimum\":0}"
 
 static const struct hutch_tool own_tools[] = {
-    {.name = "echo", .description = "says it", .parameters = ONE_TEXT, .run = echo},
-    {.name = "fail", .description = "fails", .run = fail_always},
-    {.name = "final",
+    {.size = sizeof(struct hutch_tool),
+     .name = "many",
+     .description = "counts",
+     .parameters =
+         "{\"type\":\"object\",\"properties\":{\"count\":" NUMBER "},\"required\":[\"count\"]}",
+     .run = many},
+    {.size = sizeof(struct hutch_tool),
+     .name = "echo",
+     .description = "says it",
+     .parameters = ONE_TEXT,
+     .run = echo},
+    {.size = sizeof(struct hutch_tool), .name = "fail", .description = "fails", .run = fail_always},
+    {.size = sizeof(struct hutch_tool),
+     .name = "final",
      .description = "ends it",
      .parameters = ONE_TEXT,
      .run = final,
      .ends_run = true},
-    {.name = "meet",
+    {.size = sizeof(struct hutch_tool),
+     .name = "meet",
      .description = "meets",
      .parameters = "{\"type\":\"object\",\"properties\":{\"place\":" NUMBER ",\"wanted\":" NUMBER
                    "},\"required\":[\"place\",\"wanted\"],\"additionalProperties\":false}",
      .run = meet},
-    {.name = "hang", .description = "hangs", .run = hang},
-    {.name = "cell",
+    {.size = sizeof(struct hutch_tool), .name = "hang", .description = "hangs", .run = hang},
+    {.size = sizeof(struct hutch_tool),
+     .name = "cell",
      .description = "runs it",
      .parameters = "{\"type\":\"object\",\"properties\":{\"code\":{\"type\":\"string\"},"
                    "\"note\":{\"type\":\"string\"}},\"required\":[\"code\"]}",
@@ -257,6 +287,7 @@ static int make_engine(const json_t *values, struct hutch_error *err)
 
     hutch_engine_options_init(&options);
     options.cache_dir = text_of(values, "cache_dir");
+    options.max_cells = (uint32_t)real_of(values, "max_cells", options.max_cells);
     options.warmth = HUTCH_COLD;
     return options.cache_dir ? hutch_engine_new(&options, &engine, err) : 0;
 }
@@ -265,7 +296,8 @@ static int make_engine(const json_t *values, struct hutch_error *err)
 static int make_agent(const json_t *values, hutch_agent *helper, hutch_agent **ret_agent,
                       struct hutch_error *err)
 {
-    struct hutch_tool tools[ARRAY_LENGTH(own_tools) + 1];
+    const struct hutch_tool *tools[ARRAY_LENGTH(own_tools) + 1];
+    struct hutch_tool other;
     const json_t *names = json_object_get(values, "own");
     struct hutch_agent_options options;
     size_t count = 0;
@@ -274,13 +306,14 @@ static int make_agent(const json_t *values, hutch_agent *helper, hutch_agent **r
     for (size_t i = 0; i < ARRAY_LENGTH(own_tools); i++) {
         for (size_t k = 0; k < json_array_size(names); k++) {
             if (strcmp(json_string_value(json_array_get(names, k)), own_tools[i].name) == 0) {
-                tools[count] = own_tools[i];
-                tools[count++].size = sizeof(tools[0]);
+                tools[count++] = &own_tools[i];
             }
         }
     }
-    if (helper)
-        hutch_agent_as_tool(helper, "helper", "helps", &tools[count++]);
+    if (helper) {
+        hutch_agent_as_tool(helper, "helper", "helps", &other);
+        tools[count++] = &other;
+    }
     options.tools = tools;
     options.tool_count = count;
     return hutch_agent_new(&options, ret_agent, err);

@@ -24,7 +24,7 @@ from model_server import DONE, Server, completion, event, finish, hang, plain, s
 BUILD = pathlib.Path(os.environ["HUTCH_BUILD"])
 DOOR = BUILD / "tests/integration/agent_door"
 PATIENCE = 60
-OWN = ["echo", "fail", "final", "meet", "hang", "cell"]
+OWN = ["many", "echo", "fail", "final", "meet", "hang", "cell"]
 
 
 # ---- the model ----
@@ -609,6 +609,39 @@ def test_agent_as_a_tool():
     assert [len(request.body["messages"]) for request in server.requests] == [2, 2, 4, 4]
 
 
+def test_tokens_of_an_agent_that_is_a_tool_use_up_the_budget():
+    def rule(request):
+        last = request.body["messages"][-1]
+        if any(tool["function"]["name"] == "helper" for tool in request.body["tools"]):
+            return says("He said 4.") if last["role"] == "tool" else calls(
+                call("helper", {"question": "2+2?"}))
+        return says(last["content"]) if last["role"] == "tool" else calls(
+            call("echo", {"text": "4"}))
+
+    with Server(rule=rule) as server:
+        helper = {"base_url": server.url, "builtin_tools": "", "own": ["echo"]}
+        with Agent(server.url, own=[], helper=helper, max_total_tokens=9) as agent:
+            run = agent.ask()
+    assert ending(run) == ("token_budget", "He said 4.")
+
+
+def test_cells_that_are_not_listed_count():
+    """Of a call, and of one that an agent made which is a tool."""
+    def rule(request):
+        if request.body["messages"][-1]["role"] == "tool":
+            return says()
+        tools = [tool["function"]["name"] for tool in request.body["tools"]]
+        return calls(call("many", {"count": 1005}),
+                     *[call("helper", {"question": "?"})] * ("helper" in tools))
+
+    with Server(rule=rule) as server:
+        helper = {"base_url": server.url, "builtin_tools": "", "own": ["many"]}
+        with Agent(server.url, own=["many"], helper=helper) as agent:
+            run = agent.ask()
+    assert [cell["tool"] for cell in run.result["cells"]] == ["many"] * 1000 + ["helper"] * 1000
+    assert run.result["execution_time_ms"] == 2010 and run.result["code_executed"]
+
+
 def test_agent_as_a_tool_is_cancelled():
     def rule(request):
         tools = [tool["function"]["name"] for tool in request.body["tools"]]
@@ -761,6 +794,72 @@ def test_cells_are_killed(cache_dir, options):
             assert_gone(processes + processes_with(word))
     assert run.result["exit_reason"] == ("timeout" if options else "cancelled")
     assert all(text.startswith("Error: ") for text in run.tool_messages)
+
+
+@pytest.mark.parametrize("tool, code", [
+    ("python_executor", "print('up', flush=True)\nimport time\ntime.sleep(1000)"),
+    ("code_interpreter", "print('up', flush=True)\nwhile True: pass"),
+    ("shell", "echo up; sleep 1000"),
+])
+@pytest.mark.parametrize("reason", ["cancelled", "timeout"])
+def test_cells_that_were_killed_count(cache_dir, tool, code, reason):
+    """They have run, though there is no result of them."""
+    argument = "command" if tool == "shell" else "code"
+    with Server(calls(call(tool, {argument: code}))) as server:
+        with Agent(server.url, own=[], builtin_tools=tool, cache_dir=cache_dir,
+                   timeout_seconds=4 if reason == "timeout" else 600) as agent:
+            run = agent.ask(**({} if reason == "timeout" else {"cancel_at": "tool_output"}))
+    assert run.result["exit_reason"] == reason and run.of("tool_output")
+    (cell,) = run.result["cells"]
+    assert (cell["tool"], cell["exit_code"]) == (tool, -1)
+    assert cell["error_type"] == (None if reason == "cancelled" else "timeout")
+    assert run.result["code_executed"]
+    assert 0 < run.result["execution_time_ms"] == cell["duration_ms"] <= run.result["latency_ms"]
+    assert run.tool_messages[0].startswith(
+        "Error: cancelled by the caller" if reason == "cancelled"
+        else "Error: the time of the run is over")
+
+
+def test_calls_of_a_session_run_in_order(cache_dir):
+    """As they are in the reply; other calls run beside them."""
+    def python(code):
+        return call("code_interpreter", {"code": code})
+
+    def rule(request):
+        if request.body["messages"][-1]["role"] == "tool":
+            return says()
+        meet = call("meet", {"place": 0, "wanted": 2})
+        return calls(python("x = 1"), meet, python("x += 1"), python("x *= 10"),
+                     call("write_file", {"path": "f", "content": "no"}),
+                     python("open('f', 'w').write(str(x))"), meet,
+                     call("read_file", {"path": "f"}))
+
+    with Server(rule=rule) as server:
+        with Agent(server.url, own=["meet"], cache_dir=cache_dir, tool_concurrency=3,
+                   builtin_tools="code_interpreter,write_file,read_file") as agent:
+            runs = [agent.ask() for _ in range(4)]
+    for run in runs:
+        assert run.tool_messages[-1] == "20"
+        assert {text.split(",")[0] for text in run.tool_messages[1:7:5]} == {"met at 0"}
+
+
+@pytest.mark.parametrize("reason", ["cancelled", "timeout"])
+def test_waiting_for_a_session_ends_with_the_run(cache_dir, reason):
+    """There is one place for cells, and the session of python has it."""
+    with Server(calls(call("code_interpreter", {"code": "x = 1"})), says(),
+                calls(call("code_interpreter", {"code": "true", "language": "shell"}),
+                      call("hang"))) as server:
+        with Agent(server.url, own=["hang"], cache_dir=cache_dir, max_cells=1,
+                   builtin_tools="code_interpreter",
+                   timeout_seconds=5 if reason == "timeout" else 600) as agent:
+            agent.ask(kept=True)
+            run = agent.ask(kept=True, **({} if reason == "timeout"
+                                          else {"cancel_at": "tool_output"}))
+    assert run.result["exit_reason"] == reason and run.result["latency_ms"] < 15000
+    waited, hung = run.tool_messages[-2:]
+    assert hung.startswith("Error: the token is triggered")
+    assert waited.startswith("Error: the time of the run is over" if reason == "timeout" else (
+        "Error: cancelled by the caller", "Error: not executed: the run was cancelled."))
 
 
 def test_python_executor(cache_dir):

@@ -59,11 +59,11 @@ static void on_output(void *user, enum hutch_stream stream, const char *data, si
         hutch_cancel_trigger(job->cancel);
 }
 
-static int on_cell(void *user, const hutch_result *result, struct hutch_error *err)
+static int on_cell(void *user, const struct hutch_agent_cell *cell, struct hutch_error *err)
 {
     struct job *job = user;
 
-    (void)result, (void)err;
+    (void)cell, (void)err;
     job->cells++;
     return 0;
 }
@@ -101,7 +101,7 @@ static int run_call(struct job *job, struct hutch_error *err)
         .deadline_ns = clock_after_ns(CALL_SECONDS * NS_PER_SECOND),
         .state = job->door->workspace,
         .max_answer_bytes = job->door->max_answer_bytes,
-        .listener = {on_output, on_cell, job, NULL},
+        .listener = {.on_output = on_output, .on_cell = on_cell, .user = job},
     };
 
     if (!call.tool || !json_is_object(call.arguments))

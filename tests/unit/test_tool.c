@@ -80,6 +80,51 @@ static void bad_tools_are_refused_by_name_and_field(void **state)
     refused(tool, problem);
 }
 
+static void a_tool_that_ends_a_run_is_no_other_end_of_it(void **state)
+{
+    static const char *const reasons[] = {
+        "text",           "refusal", "max_agent_steps", "token_budget", "length",
+        "content_filter", "schema",  "timeout",         "cancelled",    "model_error",
+    };
+    static struct tool_set set;
+    struct hutch_error err;
+    char problem[160];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(reasons); i++) {
+        struct hutch_tool tool = tool_of(reasons[i], do_nothing);
+        assert_int_equal(tool_set_add(&set, &tool, &err), 0);
+        tool_set_done(&set);
+        tool.ends_run = true;
+        snprintf(problem, sizeof(problem),
+                 "tool '%s': name: is an exit_reason of hutch, and no name for a tool with "
+                 "ends_run; allowed is any other",
+                 reasons[i]);
+        refused(tool, problem);
+    }
+}
+
+/* A program that was made for a later version, whose tools have more members. */
+static void later_tools_are_taken_where_nothing_new_is_used(void **state)
+{
+    struct {
+        struct hutch_tool tool;
+        void *later;
+    } grown = {.tool = tool_of("x", do_nothing)};
+    static struct tool_set set;
+    struct hutch_error err;
+
+    (void)state;
+    grown.tool.size = sizeof(grown);
+    assert_int_equal(tool_set_add(&set, &grown.tool, &err), 0);
+    tool_set_done(&set);
+    grown.later = &set;
+    assert_int_equal(tool_set_add(&set, &grown.tool, &err), HUTCH_ERR_INVALID);
+    assert_string_equal(err.message,
+                        "tool 'x': size: the tool uses a member that libhutch-agent " HUTCH_VERSION
+                        " does not know");
+}
+
 static void a_set_describes_its_tools(void **state)
 {
     static struct tool_set set;
@@ -111,6 +156,7 @@ struct seen {
     char arguments[256];
     char output[64];
     int cells;
+    struct hutch_agent_cell cell; /* the last one */
 };
 
 static void on_output(void *user, enum hutch_stream stream, const char *data, size_t length)
@@ -119,11 +165,12 @@ static void on_output(void *user, enum hutch_stream stream, const char *data, si
     snprintf(seen->output, sizeof(seen->output), "%d %.*s", (int)stream, (int)length, data);
 }
 
-static int on_cell(void *user, const hutch_result *result, struct hutch_error *err)
+static int on_cell(void *user, const struct hutch_agent_cell *cell, struct hutch_error *err)
 {
     struct seen *seen = user;
-    (void)result, (void)err;
+    (void)err;
     seen->cells++;
+    seen->cell = *cell;
     return 0;
 }
 
@@ -139,13 +186,14 @@ static int run(hutch_tool_fn function, const char *arguments, uint64_t max, stru
     tool.user = seen;
     assert_int_equal(tool_set_add(&set, &tool, &err), 0);
     assert_int_equal(json_read(arguments, strlen(arguments), KIB(64), &value, &err), 0);
-    struct hutch_call call = {.tool = &set.tools[0],
-                              .arguments = value,
-                              .text = arguments,
-                              .length = strlen(arguments),
-                              .deadline_ns = clock_after_ns(100 * NS_PER_SECOND),
-                              .max_answer_bytes = max,
-                              .listener = {on_output, on_cell, seen, NULL}};
+    struct hutch_call call = {
+        .tool = &set.tools[0],
+        .arguments = value,
+        .text = arguments,
+        .length = strlen(arguments),
+        .deadline_ns = clock_after_ns(100 * NS_PER_SECOND),
+        .max_answer_bytes = max,
+        .listener = {.on_output = on_output, .on_cell = on_cell, .user = seen}};
     int failed = tool_run(&call, &err);
     assert_true(call.answer.length > 0 && call.answer.length <= max);
     assert_true(utf8_valid(call.answer.data, call.answer.length));
@@ -168,6 +216,7 @@ static void check(hutch_tool_fn function, const char *arguments, int failed, con
 static int use_everything(void *user, hutch_call *call, struct hutch_error *err)
 {
     struct seen *seen = user;
+    hutch_result *first = calloc(1, sizeof(*first)), *second = calloc(1, sizeof(*second));
     size_t length;
     const char *text = hutch_call_arguments(call, &length);
     double left = hutch_call_seconds_left(call);
@@ -178,7 +227,12 @@ static int use_everything(void *user, hutch_call *call, struct hutch_error *err)
     assert_null(hutch_call_cancel(call));
     hutch_call_output(call, HUTCH_STDERR, "out", 3);
     hutch_call_output(call, HUTCH_STDOUT, "", 0);
-    assert_int_equal(hutch_call_record(call, NULL, NULL), 0);
+    assert_true(first && second);
+    second->exit_code = 3;
+    second->duration_ms = 1.5;
+    assert_int_equal(hutch_call_record(call, first, NULL), 0);
+    assert_int_equal(hutch_call_record(call, second, NULL), 0);
+    assert_ptr_equal(call->last_cell, second);
     return hutch_call_answer(call, "done", 4, err);
 }
 
@@ -193,6 +247,18 @@ static int fail_with_output(void *user, hutch_call *call, struct hutch_error *er
     (void)user;
     assert_int_equal(hutch_call_answer(call, "so far", 6, NULL), 0);
     return err_set(err, HUTCH_ERR_SYSTEM, "the disk is gone");
+}
+
+static int be_cancelled(void *user, hutch_call *call, struct hutch_error *err)
+{
+    (void)user, (void)call;
+    return err_set(err, HUTCH_ERR_CANCELLED, "cancelled by the caller; all is lost");
+}
+
+static int be_late(void *user, hutch_call *call, struct hutch_error *err)
+{
+    call->deadline_ns = clock_now_ns();
+    return be_cancelled(user, call, err);
 }
 
 static int answer_in_pieces(void *user, hutch_call *call, struct hutch_error *err)
@@ -227,7 +293,9 @@ static void a_tool_has_all_of_its_call(void **state)
     assert_string_equal(text, "done");
     assert_string_equal(seen.arguments, "{\"n\":1}");
     assert_string_equal(seen.output, "2 out");
-    assert_int_equal(seen.cells, 1);
+    assert_int_equal(seen.cells, 2);
+    assert_int_equal(seen.cell.exit_code, 3);
+    assert_true(seen.cell.duration_ms == 1.5);
 }
 
 static void answers_are_never_empty_and_always_text(void **state)
@@ -237,6 +305,8 @@ static void answers_are_never_empty_and_always_text(void **state)
     check(answer_in_pieces, "{\"n\":1}", 0, "\xc3\xa9" UTF8_REPLACEMENT);
     check(fail_silently, "{\"n\":1}", 1, "Error: the tool failed and did not say why");
     check(fail_with_output, "{\"n\":1}", 1, "Error: the disk is gone\nso far");
+    check(be_cancelled, "{\"n\":1}", 1, "Error: cancelled by the caller; all is lost");
+    check(be_late, "{\"n\":1}", 1, "Error: the time of the run is over; all is lost");
 }
 
 static void bad_arguments_are_answered(void **state)
@@ -264,6 +334,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_tools_are_refused_by_name_and_field),
+        cmocka_unit_test(a_tool_that_ends_a_run_is_no_other_end_of_it),
+        cmocka_unit_test(later_tools_are_taken_where_nothing_new_is_used),
         cmocka_unit_test(a_set_describes_its_tools),
         cmocka_unit_test(a_tool_has_all_of_its_call),
         cmocka_unit_test(answers_are_never_empty_and_always_text),
