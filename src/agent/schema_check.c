@@ -17,7 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STEPS_MAX 5000000 /* about a tenth of a second */
+#define STEPS_MAX 5000000 /* a tenth of a second to a second */
+#define SCHEMA_STEPS 8    /* for a schema that is held against a value, with its message */
 #define COMPILE_STEPS 10000
 #define COUNT_BYTES 64   /* of a text whose characters are counted, for a step */
 #define MATCH_SQUARE 256 /* of the length of a text that a pattern is laid on, likewise */
@@ -564,7 +565,7 @@ static int check_plain(struct checking *walk, const struct place *at, const json
 static int check(struct checking *walk, const struct place *at, const json_t *schema,
                  const json_t *value)
 {
-    if (take_step(walk) < 0)
+    if (take_steps(walk, SCHEMA_STEPS) < 0)
         return walk->err->code;
     if (json_is_true(schema))
         return 0;

@@ -303,13 +303,13 @@ static void patterns_are_compiled_once_and_counted(void **state)
 static void long_strings_count_where_they_are_matched(void **state)
 {
     auto_json json_t *schema = value_of("{'items':{'pattern':'a'}}"), *value = json_array();
-    auto_free char *text = calloc(1, 60001);
+    auto_free char *text = calloc(1, 8001);
     struct hutch_error err;
 
     (void)state;
     assert_non_null(text);
-    memset(text, 'b', 60000);
-    text[59999] = 'a';
+    memset(text, 'b', 8000);
+    text[7999] = 'a';
     for (int i = 0; i < 1000; i++)
         json_array_append_new(value, json_string(text));
     assert_int_equal(schema_check(schema, value, &err), HUTCH_ERR_INVALID);
