@@ -92,7 +92,11 @@ static int run_python(void *user, hutch_call *call, struct hutch_error *err)
 {
     const struct cell_tools *tools = user;
     struct hutch_request request = request_of(tools, call, "code", HUTCH_PYTHON);
-    struct result_context context = {.gate = &tools->gate};
+    struct result_context context = {
+        .gate = &tools->gate,
+        .python = request.code,
+        .python_length = request.code_length,
+    };
     const struct hutch_run_options options = {
         .size = sizeof(options),
         .on_output = on_output,
@@ -228,6 +232,8 @@ static int run_in_session(const struct cell_tools *tools, hutch_call *call, cons
     struct result_context context = {
         .note = visit.note.data,
         .files_lost = visit.entry.reset,
+        .python = language == HUTCH_PYTHON ? exec.request.code : NULL,
+        .python_length = exec.request.code_length,
     };
     return tell(call, exec.result, &context, tools, err);
 }

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/parse.h"
 #include "base/utf8.h"
+#include "distributions.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -213,6 +214,21 @@ static void hint_of_limits(struct buf *hint, const struct result_context *contex
     hint_add(hint, buf_text(&text));
 }
 
+/* What is missing is what a user would install by another name, if one could. */
+static void hint_of_imports(struct buf *hint, const struct result_context *context)
+{
+    auto_buf struct buf names = BUF_MAX(KIB(1)), text = BUF_MAX(KIB(2));
+
+    hint_add(hint, "Nothing can be installed: there is no network; use the standard library.");
+    if (context->python)
+        distributions_append(&names, context->python, context->python_length);
+    if (names.length == 0 || names.failure != BUF_OK)
+        return;
+    buf_appendf(&text, "Of what is imported here, %s: where one is missing, the others may be.",
+                buf_text(&names));
+    hint_add(hint, buf_text(&text));
+}
+
 static bool type_is(const hutch_result *result, const char *type)
 {
     return result->error_type && strcmp(result->error_type, type) == 0;
@@ -254,7 +270,7 @@ static void append_hint(struct buf *hint, const hutch_result *result,
     if (type_is(result, "timeout") || type_is(result, "resource_limit"))
         hint_of_limits(hint, context);
     if (type_is(result, "import_error"))
-        hint_add(hint, "Nothing can be installed: there is no network; use the standard library.");
+        hint_of_imports(hint, context);
     if (result->error_class && strcmp(result->error_class, "EOFError") == 0)
         hint_add(hint, "No standard input was given: write the values into the code in place of "
                        "input().");

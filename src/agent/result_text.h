@@ -13,6 +13,8 @@ struct result_context {
     const struct hutch_gate *gate; /* that was before the code; NULL: none */
     const char *note;              /* begins the hint; NULL: nothing */
     bool files_lost;               /* where the state is: with the files */
+    const char *python;            /* the program, of this language; NULL: it is of another */
+    size_t python_length;
 };
 
 /* Appends a JSON object on one line: stdout, stderr, exit_code, timed_out, error_type, always in

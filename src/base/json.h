@@ -28,14 +28,15 @@
 #include <stddef.h>
 
 #define JSON_DEPTH_MAX 64
-#define JSON_VALUES_MAX 1000000 /* of a text that is read: empty objects take 80 times their text */
+/* Of a text that is read: empty objects take eighty times the memory of their text. */
+#define JSON_VALUES_MAX 1000000
 
 /* A json_t * local that is released at the end of its scope. */
 #define auto_json __attribute__((cleanup(json_decrefp)))
 
-/* Reads one value of at most max_bytes of text and JSON_VALUES_MAX values in all. The message says where the text
- * is wrong, "line 1, column 9: ...", counted from 1 in characters. *ret_value
- * is the caller's. Errors: INVALID, NO_MEMORY. */
+/* Reads one value of at most max_bytes of text and JSON_VALUES_MAX values in all. The message says
+ * where the text is wrong, "line 1, column 9: ...", counted from 1 in characters. *ret_value is the
+ * caller's. Errors: INVALID, NO_MEMORY. */
 MUST_CHECK int json_read(const char *text, size_t length, size_t max_bytes, json_t **ret_value,
                          struct hutch_error *err);
 

@@ -41,10 +41,7 @@ ROWS = {
 LATER = {
     "http",
     "microvm",
-    "agent",
-    "admission",
     "network",
-    "warm starts",
     "mcp",
 }
 

@@ -155,6 +155,16 @@ def test_a_module_that_is_missing_is_explained(tools):
     assert answer["error_type"] == "import_error" and "installed" in answer["hint"]
 
 
+def test_distributions_of_modules_that_are_missing_are_named(tools):
+    """AG03; not all of them are missing everywhere."""
+    code = "import no_module\nimport sklearn.linear_model, PIL.Image as i, cv2\nfrom yaml import load\n"
+    code += "from bs4 import BeautifulSoup"
+    hint = tools.run("python_executor", code=code)["hint"]
+    for module, distribution in {"sklearn": "scikit-learn", "PIL": "Pillow", "yaml": "PyYAML",
+                                 "cv2": "opencv-python", "bs4": "beautifulsoup4"}.items():
+        assert f"{module} of the distribution {distribution}" in hint
+
+
 def test_code_that_says_nothing_is_told_to_print(tools):
     assert "print" in tools.run("python_executor", code="x = 1")["hint"]
     assert "print" in tools.run("python_executor", code="x = 1\nx = 2")["hint"]

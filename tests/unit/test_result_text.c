@@ -196,6 +196,34 @@ static bool ends_with(const json_t *string, const char *end)
     return length >= size && strcmp(json_string_value(string) + length - size, end) == 0;
 }
 
+static void modules_of_other_names_are_said_to_be_so(void **state)
+{
+    static const struct {
+        const char *code, *names; /* NULL: no word of them */
+    } programs[] = {
+        {"import yaml", "yaml of the distribution PyYAML:"},
+        {"import os, PIL.Image as p,cv2",
+         "PIL of the distribution Pillow, cv2 of the distribution opencv-python:"},
+        {"x = 1\n\tfrom  bs4 import yaml\r\nimport bs4",
+         "here, bs4 of the distribution beautifulsoup4: where"},
+        {"import numpy, yamls, .yaml, \nfrom . import yaml\nimporty yaml\nfrom", NULL},
+        {"", NULL},
+    };
+    const hutch_result missing = {.exit_code = 1, .error_type = "import_error"};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(programs); i++) {
+        struct result_context context = plain;
+        context.python = programs[i].code;
+        context.python_length = strlen(programs[i].code);
+        const char *hint = hint_of(&missing, &context);
+        assert_non_null(strstr(hint, "Nothing can be installed"));
+        assert_true(programs[i].names ? strstr(hint, programs[i].names) != NULL
+                                      : strstr(hint, "distribution") == NULL);
+    }
+    assert_null(strstr(hint_of(&missing, &plain), "distribution"));
+}
+
 static void much_output_keeps_head_and_tail(void **state)
 {
     static const char *const units[] = {"x",    "\xc3\xa9", "\"",
@@ -329,6 +357,7 @@ int main(void)
         cmocka_unit_test(everything_there_is_to_say_is_said_in_order),
         cmocka_unit_test(a_figure_alone_is_said),
         cmocka_unit_test(hints_say_what_to_do),
+        cmocka_unit_test(modules_of_other_names_are_said_to_be_so),
         cmocka_unit_test(much_output_keeps_head_and_tail),
         cmocka_unit_test(what_one_does_not_need_the_other_has),
         cmocka_unit_test(what_the_engine_left_out_counts_too),
