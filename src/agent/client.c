@@ -466,6 +466,25 @@ static const char *setup_fault(const struct answer *answer)
     return NULL;
 }
 
+/* A page of HTML is its text, without the tags. */
+static void take_tags_out(char *words, size_t size)
+{
+    char text[MODEL_ERROR_BYTES / 2];
+    size_t length = 0;
+    bool in_tag = false;
+
+    for (const char *c = words; *c && length + 1 < sizeof(text); c++) {
+        in_tag = in_tag || *c == '<';
+        char next = in_tag ? ' ' : *c; /* a word ends at a tag */
+        if (next != ' ' || (length > 0 && text[length - 1] != ' '))
+            text[length++] = next;
+        in_tag = in_tag && *c != '>';
+    }
+    length -= length > 0 && text[length - 1] == ' ';
+    text[length] = '\0';
+    snprintf(words, size, "a page of HTML: %.*s", (int)(size - sizeof("a page of HTML: ")), text);
+}
+
 static void status_error(const struct client *client, const struct answer *answer,
                          struct model_error *error)
 {
@@ -476,7 +495,7 @@ static void status_error(const struct client *client, const struct answer *answe
     model_server_words(buf_text(&answer->body), answer->body.length, hidden_of(client), words,
                        sizeof(words));
     if (words[0] == '<')
-        snprintf(words, sizeof(words), "a page of HTML, where an API answers in JSON");
+        take_tags_out(words, sizeof(words));
     model_error_set(
         error, model_error_kind_of(status), "HTTP %d%s%s%s%s%s%s", status, words[0] ? ": " : "",
         words,

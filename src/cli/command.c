@@ -70,18 +70,17 @@ int command_begin(const struct command *command, char **argv, void *values)
 }
 
 /* A descriptor below 3 that the caller left closed would be taken by the next
- * open, and output would go there. What stands for it can only be read: standard input is
- * empty, and who writes is told, so that no answer is lost without a word. */
+ * open, and output would go there. Standard output is then one that cannot be written to, so
+ * that no answer is lost without a word; what would go to standard error is dropped. */
 static bool open_standard_descriptors(void)
 {
-    int fd;
-
-    do {
-        fd = open("/dev/null", O_RDONLY); /* without O_CLOEXEC, like the standard ones */
-    } while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd < 0)
-        return false;
-    close(fd);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0)
+            continue;
+        /* takes this number; without O_CLOEXEC, like the standard ones */
+        if (open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) != fd)
+            return false;
+    }
     return true;
 }
 

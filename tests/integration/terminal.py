@@ -69,12 +69,16 @@ class Terminal:
 def descendants(pid):
     """The processes that descend from one, by whichever of its threads."""
     found = []
-    for file in pathlib.Path("/proc", str(pid), "task").glob("*/children"):
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:  # it has ended
+        return found
+    for thread in threads:
         try:
-            children = [int(child) for child in file.read_text().split()]
+            children = pathlib.Path("/proc", str(pid), "task", thread, "children").read_text()
         except OSError:  # the thread has ended
             continue
-        for child in children:
+        for child in map(int, children.split()):
             found += [child, *descendants(child)]
     return found
 

@@ -122,7 +122,7 @@ def test_further_members_of_a_request(tmp_path):
     done = agent("http://127.0.0.1:9/v1", "--extra", json.dumps(extra), "--schema",
                  tmp_path / "schema", "hi")
     assert done.returncode == 2
-    assert "extra.response_format: the schema sets it" in one_line(done.stderr)
+    assert "option '--extra': response_format: the schema sets it" in one_line(done.stderr)
 
 
 def test_nothing_is_sent_that_is_switched_off(tmp_path):

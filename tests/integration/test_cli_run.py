@@ -162,10 +162,22 @@ def test_a_non_blocking_stdout_loses_nothing():
     assert end(process) == (0, b"")
 
 
-def test_a_closed_stdout_swallows_the_output():
+def test_a_closed_stdout_cannot_be_written_to():
     process = start("run", "-c", "import sys; print(1); sys.exit(3)", stdout=None,
                     preexec_fn=lambda: os.close(1))
+    status, message = end(process)
+    assert status == 125 and b"Bad file descriptor" in message
+
+
+def test_a_closed_stdout_that_nobody_needs_does_no_harm():
+    process = start("run", "-c", "import sys; sys.exit(3)", stdout=None,
+                    preexec_fn=lambda: os.close(1))
     assert end(process) == (3, b"")
+
+
+def test_a_closed_stderr_swallows_what_goes_there():
+    process = start("run", "-c", "import sys; sys.exit('no')", preexec_fn=lambda: os.close(2))
+    assert end(process) == (1, b"")
 
 
 def test_output_arrives_while_the_program_runs():
