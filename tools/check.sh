@@ -11,8 +11,8 @@
 # check.sh user    the suite long: conformance, sessions and the escape suite as an ordinary user,
 #                 bad interpreters, hosts short of something, installations, the javascript
 #                 runner's programs in a parked node; and the escape suite with sanitizers
-# HUTCH_FRESH=1    of the first form what a machine can lack: the builds of both compilers, and
-#                 what they need to run; left out is what says the same on every machine
+# HUTCH_FRESH=1    of the first form what a machine can lack: both compilers, the build of one and
+#                 what it needs to run; left out is what says the same on every machine
 #                 (check-fresh.sh)
 # The last line is the total; the exit status says whether all is well.
 set -uo pipefail
@@ -73,12 +73,18 @@ with_sanitizers() {
     }
 }
 
+fuzz_options=(--werror -Dtests=enabled -Dfuzzers=true '-Db_sanitize=address,undefined'
+    -Db_lundef=false)
 fuzz() {
-    CC=clang-14 step 'build with clang' build build-fuzz --werror -Dtests=enabled \
-        -Dfuzzers=true -Db_sanitize=address,undefined -Db_lundef=false && {
+    CC=clang-14 step 'build with clang' build build-fuzz "${fuzz_options[@]}" && {
         tests build-fuzz --suite fuzz
         suites+=(build-fuzz)
     }
+}
+
+# Whether clang and what fuzzing needs are there.
+one_fuzz_target() {
+    meson setup build-fuzz "${fuzz_options[@]}" && ninja -C build-fuzz tests/fuzz/fuzz_utf8
 }
 
 faults() {
@@ -96,7 +102,7 @@ elif [ "${1:-}" = user ]; then
     with_sanitizers --suite escape
 elif [ -n "${HUTCH_FRESH:-}" ]; then
     with_gcc --suite unit --suite house --suite fresh
-    fuzz
+    CC=clang-14 step 'build a fuzz target with clang' one_fuzz_target
 else
     with_gcc --no-suite long
     with_sanitizers --suite unit --suite faults
