@@ -75,10 +75,10 @@ int command_begin(const struct command *command, char **argv, void *values)
 static bool open_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        int mode = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
         if (fcntl(fd, F_GETFD) >= 0)
             continue;
-        /* takes this number; without O_CLOEXEC, like the standard ones */
-        if (open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) != fd)
+        if (open("/dev/null", mode) != fd) /* without O_CLOEXEC, like the standard ones */
             return false;
     }
     return true;
