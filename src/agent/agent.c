@@ -14,11 +14,6 @@
 
 #include <string.h>
 
-static int no_memory(struct hutch_error *err)
-{
-    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 /* ---- numbers ---- */
 
 static int check_real(const char *field, double value, double min, double max,
@@ -102,7 +97,7 @@ static int copy_headers(struct hutch_agent *agent, const char *const *headers,
             return err_set(err, HUTCH_ERR_INVALID, "headers: more than %d", LIMIT_HEADERS);
         agent->headers[i] = strdup(headers[i]);
         if (!agent->headers[i])
-            return no_memory(err);
+            return err_no_memory(err);
     }
     agent->client.headers = (const char *const *)agent->headers;
     return 0;
@@ -117,7 +112,7 @@ static int copy_settings(struct hutch_agent *agent, const struct model_settings 
     agent->base_url = strdup(settings->base_url);
     agent->ca_file = settings->ca_file ? strdup(settings->ca_file) : NULL;
     if (!agent->model || !agent->base_url || (settings->ca_file && !agent->ca_file))
-        return no_memory(err);
+        return err_no_memory(err);
     agent->client.base_url = agent->base_url;
     agent->client.ca_file = agent->ca_file;
     agent->client.key = &agent->key;
@@ -195,7 +190,7 @@ static int take_tools(struct hutch_agent *agent, const struct hutch_agent_option
         return 0;
     agent->tool_list = tool_set_describe(&agent->tools, agent->strict);
     agent->no_call = json_string("none");
-    return agent->tool_list && agent->no_call ? 0 : no_memory(err);
+    return agent->tool_list && agent->no_call ? 0 : err_no_memory(err);
 }
 
 static int take_schema(struct hutch_agent *agent, const char *text, struct hutch_error *err)
@@ -268,7 +263,7 @@ int hutch_agent_new(const struct hutch_agent_options *options, hutch_agent **ret
         return err->code;
     struct hutch_agent *agent = calloc(1, sizeof(*agent));
     if (!agent)
-        return no_memory(err);
+        return err_no_memory(err);
     client_options_init(&agent->client);
     pthread_mutex_init(&agent->lock, NULL);
     if (fill(agent, options, err) < 0) {

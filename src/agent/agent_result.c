@@ -8,11 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static int no_memory(struct hutch_error *err)
-{
-    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 /* Room for one more in an array that doubles, count being a power of two or 0 where it is full. */
 static bool make_room(void **array, size_t count, size_t size)
 {
@@ -34,7 +29,7 @@ static int add_count(hutch_agent_result *result, const char *tool, struct hutch_
     if (!name ||
         !make_room(&counts, result->tool_call_count_length, sizeof(*result->tool_call_counts))) {
         free(name);
-        return no_memory(err);
+        return err_no_memory(err);
     }
     result->tool_call_counts = counts;
     result->tool_call_counts[result->tool_call_count_length++] =
@@ -48,7 +43,7 @@ int agent_result_new(const struct tool_set *tools, hutch_agent_result **ret_resu
     hutch_agent_result *result = calloc(1, sizeof(*result));
 
     if (!result)
-        return no_memory(err);
+        return err_no_memory(err);
     result->size = sizeof(*result);
     if (agent_result_set_answer(result, "", 0, err) < 0) {
         hutch_agent_result_free(result);
@@ -103,7 +98,7 @@ int agent_result_add_cell(hutch_agent_result *result, const struct hutch_agent_c
     void *cells = result->cells;
 
     if (!make_room(&cells, result->cell_count, sizeof(*result->cells)))
-        return no_memory(err);
+        return err_no_memory(err);
     result->cells = cells;
     result->cells[result->cell_count++] = *cell;
     result->code_executed = true;
@@ -117,7 +112,7 @@ int agent_result_set_answer(hutch_agent_result *result, const char *text, size_t
     char *copy = malloc(length + 1);
 
     if (!copy)
-        return no_memory(err);
+        return err_no_memory(err);
     if (length > 0)
         memcpy(copy, text, length);
     copy[length] = '\0';

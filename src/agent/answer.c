@@ -9,11 +9,6 @@
 
 #include <string.h>
 
-static int no_memory(struct hutch_error *err)
-{
-    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 /* ---- asking ---- */
 
 int answer_format(const json_t *schema, bool strict, json_t **ret_format, struct hutch_error *err)
@@ -30,7 +25,7 @@ int answer_format(const json_t *schema, bool strict, json_t **ret_format, struct
     json_t *inner = json_object_get(format, "json_schema");
     if (!inner || (!loose && json_object_set_new(inner, "strict", json_true()) < 0)) {
         json_decref(format);
-        return no_memory(err);
+        return err_no_memory(err);
     }
     *ret_format = format;
     return 0;

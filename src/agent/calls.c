@@ -26,11 +26,6 @@ struct call_slot {
     size_t repeats; /* the slot in which this one began; it may be the same call again */
 };
 
-static int no_memory(struct hutch_error *err)
-{
-    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 static void slot_done(struct call_slot *slot)
 {
     buf_done(&slot->id);
@@ -85,9 +80,9 @@ int extra_put(struct extra *extra, const char *name, json_t *value, bool lists_g
                        (unsigned long long)LIMIT_REPLY_EXTRA_BYTES);
     extra->bytes = bytes;
     if (goes_on)
-        return json_array_extend(had, value) < 0 ? no_memory(err) : 0;
+        return json_array_extend(had, value) < 0 ? err_no_memory(err) : 0;
     json_t *own = json_is_array(value) ? json_copy(value) : json_incref(value);
-    return json_object_set_new_nocheck(extra->members, name, own) < 0 ? no_memory(err) : 0;
+    return json_object_set_new_nocheck(extra->members, name, own) < 0 ? err_no_memory(err) : 0;
 }
 
 /* ---- which slot ---- */
@@ -109,7 +104,7 @@ static int slot_new(struct calls *calls, json_int_t index, size_t *ret_slot,
     if (!calls->slots)
         calls->slots = calloc(LIMIT_REPLY_CALLS, sizeof(*calls->slots));
     if (!calls->slots)
-        return no_memory(err);
+        return err_no_memory(err);
     calls->slots[calls->count] = (struct call_slot){
         .index = index,
         .id = BUF_MAX(LIMIT_CALL_ID_BYTES),
@@ -453,7 +448,7 @@ static int begin_call(struct finish *finish, const struct call_slot *slot,
     call->extra = slot->extra ? json_deep_copy(slot->extra) : NULL;
     finish->count++;
     if (!call->id || !call->name || !call->text || (slot->extra && !call->extra))
-        return no_memory(err);
+        return err_no_memory(err);
     *ret_call = call;
     return 0;
 }
@@ -491,7 +486,7 @@ static int add_good(struct finish *finish, const struct call_slot *slot, const c
     free(call->text);
     call->text = argument_text(text, length, object);
     if (!call->text)
-        return no_memory(err);
+        return err_no_memory(err);
     call->arguments = TAKE_POINTER(owned);
     return 0;
 }
@@ -524,7 +519,7 @@ static int add_blank(struct finish *finish, const struct call_slot *slot, struct
     if (finish->at_limit)
         return add_bad(finish, slot, true, "", 0, NULL, err);
     json_t *object = json_object();
-    return object ? add_good(finish, slot, "{}", 2, object, err) : no_memory(err);
+    return object ? add_good(finish, slot, "{}", 2, object, err) : err_no_memory(err);
 }
 
 /* The objects of a slot, one call each: usually one. */
@@ -594,7 +589,7 @@ int calls_finish(struct calls *calls, bool at_limit, const struct conversation *
     if (calls->count > 0) {
         finish.made = calloc(LIMIT_REPLY_CALLS, sizeof(*finish.made));
         if (!finish.made)
-            return no_memory(err);
+            return err_no_memory(err);
     }
     for (size_t i = 0; i < calls->count && code == 0; i++)
         code = finish_slot(&finish, &calls->slots[i], err);

@@ -471,7 +471,7 @@ static int copy_names(const char *const **names, size_t count, struct hutch_erro
     char **copy = malloc(size);
     if (!copy) {
         *names = NULL;
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     }
     char *text = (char *)(copy + count + 1);
     for (size_t i = 0; i < count; i++) {
@@ -526,7 +526,7 @@ static int take_limits(struct cell_tools *tools, const struct hutch_request *lim
     if (request_validate(&probe, err) < 0)
         return err_context(err, "cells");
     if (given.owner && !(tools->owner = strdup(given.owner)))
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     own->owner = tools->owner;
     return copy_gate(&tools->gate, probe.gate, err);
 }
@@ -561,7 +561,7 @@ int cell_tools_new(hutch_engine *engine, const struct hutch_request *limits, con
         return err_set(err, HUTCH_ERR_INVALID, "engine: is NULL, and builtin_tools is not empty");
     struct cell_tools *tools = calloc(1, sizeof(*tools));
     if (!tools)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     tools->engine = engine;
     if (take_limits(tools, limits, err) < 0 || add_tools(tools, names, set, err) < 0) {
         cell_tools_free(tools);

@@ -107,11 +107,6 @@ void client_options_init(struct client_options *options)
     };
 }
 
-static int no_memory(struct hutch_error *err)
-{
-    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 static int check_options(const struct client_options *options, struct hutch_error *err)
 {
     const struct {
@@ -158,11 +153,11 @@ static int hide(struct client *client, const char *word, size_t length, struct h
     char **hidden = reallocarray(client->hidden, client->hidden_count + 2, sizeof(*client->hidden));
 
     if (!hidden)
-        return no_memory(err);
+        return err_no_memory(err);
     client->hidden = hidden;
     hidden[client->hidden_count] = strndup(word, length);
     hidden[client->hidden_count + 1] = NULL;
-    return hidden[client->hidden_count++] ? 0 : no_memory(err);
+    return hidden[client->hidden_count++] ? 0 : err_no_memory(err);
 }
 
 /* The value of a header may be a secret, or hold one behind a word that is none. */
@@ -190,7 +185,7 @@ static int copy_headers(struct client *client, const char *const *headers, struc
                            client->header_count);
         char *copy = strdup(*headers);
         if (!copy)
-            return no_memory(err);
+            return err_no_memory(err);
         client->headers[client->header_count++] = copy;
         if (hide_words(client, copy, err) < 0)
             return err->code;
@@ -212,7 +207,7 @@ static int fill(struct client *client, const struct client_options *options,
     client->base_url = strdup(options->base_url);
     client->ca_file = options->ca_file ? strdup(options->ca_file) : NULL;
     if (!client->base_url || (options->ca_file && !client->ca_file))
-        return no_memory(err);
+        return err_no_memory(err);
     client->options.base_url = client->base_url;
     client->options.ca_file = client->ca_file;
     if (options->key && options->key->text &&
@@ -228,7 +223,7 @@ int client_new(const struct client_options *options, struct client **ret_client,
     struct client *client = calloc(1, sizeof(*client));
 
     if (!client)
-        return no_memory(err);
+        return err_no_memory(err);
     client->options = *options;
     client->options.key = NULL;
     client->options.headers = NULL;

@@ -7,11 +7,6 @@
 
 #include <string.h>
 
-static int no_memory(struct hutch_error *err)
-{
-    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 int hutch_conversation_new(hutch_conversation **ret_conversation, struct hutch_error *err)
 {
     struct hutch_error local;
@@ -21,7 +16,7 @@ int hutch_conversation_new(hutch_conversation **ret_conversation, struct hutch_e
         return err_set(err, HUTCH_ERR_INVALID, "ret_conversation: NULL");
     struct hutch_conversation *conversation = calloc(1, sizeof(*conversation));
     if (!conversation)
-        return no_memory(err);
+        return err_no_memory(err);
     atomic_flag_clear(&conversation->taken);
     if (workspace_new(&conversation->workspace, err) < 0) {
         free(conversation);

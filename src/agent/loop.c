@@ -215,7 +215,7 @@ static int set_error(hutch_agent_result *result, const char *code, const char *m
     free(result->error_message);
     result->error_code = code;
     result->error_message = strdup(message);
-    return result->error_message ? 0 : err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+    return result->error_message ? 0 : err_no_memory(err);
 }
 
 /* Adds a reply to the conversation; *reply is without a message then. */

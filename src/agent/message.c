@@ -57,11 +57,6 @@ void conversation_done(struct conversation *conversation)
     *conversation = CONVERSATION_EMPTY;
 }
 
-static int no_memory(struct hutch_error *err)
-{
-    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 int message_copy_text(const char *text, size_t length, struct hutch_text *ret_text,
                       struct hutch_error *err)
 {
@@ -131,7 +126,7 @@ int conversation_add(struct conversation *conversation, struct message *message,
         struct message *messages =
             realloc(conversation->messages, capacity * sizeof(*conversation->messages));
         if (!messages)
-            return no_memory(err);
+            return err_no_memory(err);
         conversation->messages = messages;
         conversation->capacity = capacity;
     }
@@ -163,7 +158,7 @@ int conversation_add_tool(struct conversation *conversation, const char *call_id
                        quote_text(call_id).text);
     message.call_id = message_copy_name(call_id, strlen(call_id));
     if (!message.call_id)
-        return no_memory(err);
+        return err_no_memory(err);
     if (message_copy_text(text, length, &message.text, err) < 0)
         return err->code;
     if (conversation_add(conversation, &message, err) == 0)
@@ -386,7 +381,7 @@ static int read_name(const json_t *object, const char *member, char **ret_name,
     if (!json_is_string(value) || json_string_length(value) == 0)
         return err_set(err, HUTCH_ERR_INVALID, "%s: a string that is not empty expected", member);
     *ret_name = message_copy_name(json_string_value(value), json_string_length(value));
-    return *ret_name ? 0 : no_memory(err);
+    return *ret_name ? 0 : err_no_memory(err);
 }
 
 static int read_extra(const json_t *object, json_t **ret_extra, struct hutch_error *err)
@@ -445,7 +440,7 @@ static int read_calls(const json_t *array, struct message *message, struct hutch
                        LIMIT_REPLY_CALLS, count);
     message->calls = calloc(count, sizeof(*message->calls));
     if (!message->calls)
-        return no_memory(err);
+        return err_no_memory(err);
     for (size_t i = 0; i < count; i++) {
         message->call_count = i + 1;
         if (read_call(json_array_get(array, i), &message->calls[i], err) < 0)

@@ -333,7 +333,7 @@ int schema_accept(const json_t *schema, struct hutch_error *err)
 
     walk.parts = calloc(LIMIT_SCHEMA_PARTS, sizeof(*walk.parts));
     if (!walk.parts)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     int code = accept_part(&walk, &PLACE_ROOT, schema);
     for (size_t i = 0; i < walk.count && code >= 0; i++)
         code = follow(&walk, walk.parts[i].schema);

@@ -270,7 +270,7 @@ static int compile(regex_t *ret_regex, const char *pattern, struct hutch_error *
     uselocale(before);
     freelocale(plain);
     if (code == REG_ESPACE)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     if (code != 0)
         return err_set(err, HUTCH_ERR_INVALID, "%s is no POSIX extended regular expression: %s",
                        quote_text(pattern).text, problem);
@@ -334,7 +334,7 @@ int pattern_matches(struct pattern_cache *cache, const char *pattern, const char
         return err->code;
     int code = regexec(regex, text, 1, &range, REG_STARTEND);
     if (code == REG_ESPACE)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     return code == 0;
 }
 

@@ -13,11 +13,6 @@
 /* A schema that cannot be followed strictly. */
 #define TOO_OPEN 1
 
-static int no_memory(struct hutch_error *err)
-{
-    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 /* ---- the strict copy ---- */
 
 static int make_strict(json_t *schema, struct hutch_error *err);
@@ -71,11 +66,11 @@ static int make_nullable(json_t *properties, const char *name, struct hutch_erro
     if (has_type(schema, "null"))
         return 0;
     if (!type || json_object_get(schema, "enum") || json_object_get(schema, "const"))
-        return json_object_set_new(properties, name, or_null(schema)) < 0 ? no_memory(err) : 0;
+        return json_object_set_new(properties, name, or_null(schema)) < 0 ? err_no_memory(err) : 0;
     json_t *types = json_is_array(type) ? json_incref(type) : json_pack("[O]", type);
     int code = json_array_append_new(types, json_string("null"));
     if (json_object_set_new(schema, "type", types) < 0 || code < 0)
-        return no_memory(err);
+        return err_no_memory(err);
     return 0;
 }
 
@@ -92,14 +87,14 @@ static int close_object(json_t *schema, struct hutch_error *err)
     for (void *i = json_object_iter(properties); i; i = json_object_iter_next(properties, i)) {
         const char *name = json_object_iter_key(i);
         if (json_array_append_new(required, json_string(name)) < 0)
-            return no_memory(err);
+            return err_no_memory(err);
         if (!names(json_object_get(schema, "required"), name) &&
             make_nullable(properties, name, err) < 0)
             return err->code;
     }
     if (json_object_set(schema, "required", required) < 0 ||
         json_object_set_new(schema, "additionalProperties", json_false()) < 0)
-        return no_memory(err);
+        return err_no_memory(err);
     return 0;
 }
 
@@ -121,7 +116,7 @@ int schema_strict(const json_t *schema, json_t **ret_strict, struct hutch_error 
     auto_json json_t *copy = json_deep_copy(schema);
 
     if (!copy)
-        return no_memory(err);
+        return err_no_memory(err);
     int end = make_strict(copy, err);
     if (end == 0)
         *ret_strict = TAKE_POINTER(copy);
@@ -167,7 +162,7 @@ static int is_needless(struct dropping *walk, const json_t *object, const char *
         return 0;
     int code = schema_check_part(walk->root, member, json_null(), &other);
     if (code == HUTCH_ERR_NO_MEMORY)
-        return no_memory(walk->err);
+        return err_no_memory(walk->err);
     return code < 0;
 }
 
@@ -210,7 +205,7 @@ int schema_drop_nulls(const json_t *schema, const json_t *value, json_t **ret_va
     auto_json json_t *copy = json_deep_copy(value);
 
     if (!copy)
-        return no_memory(err);
+        return err_no_memory(err);
     if (drop(&walk, schema, copy, 0) < 0)
         return err->code;
     *ret_value = TAKE_POINTER(copy);

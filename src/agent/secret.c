@@ -51,7 +51,7 @@ static int take(const char *text, size_t length, struct secret *ret_secret, stru
     }
     char *copy = strndup(text, length);
     if (!copy)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     ret_secret->text = copy;
     return 0;
 }

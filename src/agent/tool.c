@@ -135,7 +135,7 @@ static int read_tool(const struct tool_set *set, const struct hutch_tool *given,
     tool.name = strdup(given->name);
     tool.description = strdup(given->description);
     if (!tool.name || !tool.description)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     *ret_tool = tool;
     tool = (struct tool){.name = NULL};
     return 0;

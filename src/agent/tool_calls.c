@@ -69,7 +69,7 @@ static int add_cell(struct slot *slot, struct hutch_agent_cell cell, struct hutc
     struct hutch_agent_cell *cells =
         reallocarray(slot->cells, slot->cell_count + 1, sizeof(*slot->cells));
     if (!cells)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     slot->cells = cells;
     cell.tool = slot->name;
     cell.step = slot->desk->events->step;
@@ -305,7 +305,7 @@ int tool_calls_run(const struct tool_desk *desk, struct conversation *said, cons
     struct batch batch = {.slots = calloc(count, sizeof(struct slot)), .count = count};
 
     if (!batch.slots)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     int code = run_batch(desk, &batch, said, ret_ended, err);
     for (size_t i = 0; i < count; i++) {
         tool_call_end(&batch.slots[i].running);

@@ -7,11 +7,6 @@
 
 #include <math.h>
 
-static int no_memory(struct hutch_error *err)
-{
-    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 static json_t *sum_of(const json_t *one, const json_t *other)
 {
     json_int_t sum;
@@ -31,7 +26,7 @@ static int add_member(json_t *sum, const char *name, const json_t *value, struct
         json_t *inner = had ? json_incref(had) : NULL;
         int code = usage_add(&inner, value, err);
         if (code == 0 && json_object_set(sum, name, inner) < 0)
-            code = no_memory(err);
+            code = err_no_memory(err);
         json_decref(inner);
         return code;
     }
@@ -39,7 +34,7 @@ static int add_member(json_t *sum, const char *name, const json_t *value, struct
         return 0;
     auto_json json_t *zero = json_integer(0);
     json_t *new = zero ? sum_of(had ? had : zero, value) : NULL;
-    return json_object_set_new(sum, name, new) < 0 ? no_memory(err) : 0;
+    return json_object_set_new(sum, name, new) < 0 ? err_no_memory(err) : 0;
 }
 
 int usage_add(json_t **sum, const json_t *usage, struct hutch_error *err)
@@ -49,7 +44,7 @@ int usage_add(json_t **sum, const json_t *usage, struct hutch_error *err)
     if (!*sum)
         *sum = json_object();
     if (!*sum)
-        return no_memory(err);
+        return err_no_memory(err);
     for (void *at = json_object_iter(members); at; at = json_object_iter_next(members, at)) {
         if (add_member(*sum, json_object_iter_key(at), json_object_iter_value(at), err) < 0)
             return err->code;

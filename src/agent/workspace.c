@@ -54,7 +54,7 @@ int workspace_new(struct workspace **ret_workspace, struct hutch_error *err)
     pthread_condattr_t attributes;
 
     if (!workspace)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     pthread_mutex_init(&workspace->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -220,7 +220,7 @@ static int open_cell(const struct workspace_entry *entry, enum hutch_language la
     auto_free struct workspace_cell *cell = calloc(1, sizeof(*cell));
 
     if (!cell)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     hutch_session_options_init(&options);
     options.idle_timeout_seconds = IDLE_SECONDS;
     options.cancel = entry->cancel;

@@ -50,6 +50,11 @@ int err_set(struct hutch_error *err, int code, const char *format, ...)
     return code;
 }
 
+int err_no_memory(struct hutch_error *err)
+{
+    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+}
+
 int err_errno(struct hutch_error *err, int code, int sys_errno, const char *format, ...)
 {
     va_list args;

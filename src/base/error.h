@@ -20,7 +20,10 @@
 /* Sets code and message; the error counts as "not started". Returns code. */
 int err_set(struct hutch_error *err, int code, const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* The same, followed by ": " and the text of the errno value sys_errno. */
+/* The same for memory that is not there. */
+int err_no_memory(struct hutch_error *err);
+
+/* As err_set, followed by ": " and the text of the errno value sys_errno. */
 int err_errno(struct hutch_error *err, int code, int sys_errno, const char *format, ...)
     PRINTF_LIKE(4, 5);
 

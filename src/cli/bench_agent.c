@@ -218,7 +218,7 @@ static int run_members(const char *url, struct hutch_error *err)
     int done = 0;
 
     if (!members)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     for (size_t i = 0; i < AGENTS; i++) {
         struct member *member = &members[i];
         member->url = url;

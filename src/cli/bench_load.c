@@ -120,7 +120,7 @@ int bench_load(struct bench_engine *engine, uint64_t seconds, struct bench_row *
     auto_free struct worker *workers = calloc(row->threads, sizeof(*workers));
     auto_free uint64_t *counts = calloc(row->threads * load.windows, sizeof(*counts));
     if (!workers || !counts)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     for (size_t i = 0; i < row->threads; i++)
         workers[i] = (struct worker){
             .load = &load, .counts = counts + i * load.windows, .layers = UINT32_MAX};

@@ -325,7 +325,7 @@ int bench_model_new(struct bench_model **ret_model, struct hutch_error *err)
     struct bench_model *model = calloc(1, sizeof(*model));
 
     if (!model)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     model->listen_fd = model->end_fd = -1;
     pthread_mutex_init(&model->lock, NULL);
     for (size_t i = 0; i < CONNECTIONS; i++)

@@ -306,7 +306,7 @@ int bench_sessions(const struct bench_engine *engine, struct bench_row *row,
     auto_free struct pids *after = calloc(1, sizeof(*after));
 
     if (!sessions || !before || !after)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     int done = measure_many(engine, row, sessions, before, after, err);
     for (size_t i = 0; i < wanted; i++)
         hutch_session_close(sessions[i]);

@@ -25,7 +25,14 @@ extern const char *const cell_backends_later[];
 double cell_memory_maximum(void);
 double cell_cpus_maximum(void);
 
-/* Rows of a table; at is the offset of a struct cell_values in the command's values. */
+/* Rows of a table; at is the offset of a struct cell_values in the command's values, of the
+ * time-out that of its own member. */
+#define CELL_OPTION_TIMEOUT(at, words)                                                             \
+    {                                                                                              \
+        .name = "timeout", .letter = 't', .type = OPTION_NUMBER, .argument = "SECONDS",            \
+        .minimum = LIMIT_TIMEOUT_SECONDS_MIN, .maximum = LIMIT_TIMEOUT_SECONDS_MAX,                \
+        .help = (words), .offset = (at)                                                            \
+    }
 #define CELL_OPTION_MEMORY(at)                                                                     \
     {                                                                                              \
         .name = "memory", .letter = 'm', .type = OPTION_WHOLE, .argument = "MB",                   \

@@ -307,7 +307,7 @@ static int parse_exec(const struct line *line, json_t *root, hutch_json_request 
     json_object_del(root, "id");
     char *text = json_dumps(root, JSON_COMPACT);
     if (!text)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     int code = hutch_json_request_parse(text, strlen(text), ret_request, err);
     free(text);
     return code;
@@ -375,7 +375,7 @@ static int read_value(const struct line *line, json_t **ret_root, struct hutch_e
                        "line: is longer than allowed, which is 8 MiB (%zu bytes)",
                        (size_t)LIMIT_REQUEST_JSON_BYTES);
     if (!line->text)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     if (json_read(line->text, line->length, LIMIT_REQUEST_JSON_BYTES, ret_root, err) < 0)
         return err_context(err, "request");
     if (!json_is_object(*ret_root))

@@ -174,7 +174,7 @@ static int put_data(struct errand *errand, const char *text, struct hutch_error 
                        BASE64_DECODED(length) - padding, (size_t)LIMIT_FILES_BYTES);
     char *memory = malloc(BASE64_DECODED(length) + 1);
     if (!memory)
-        return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
+        return err_no_memory(err);
     source.memory = memory;
     int code = base64_decode(text, length, memory, &used)
                    ? put(errand, &source, used, err)

@@ -10,6 +10,8 @@ import pathlib
 import subprocess
 import urllib.request
 
+import pytest
+
 PROGRAM = pathlib.Path(os.environ["HUTCH_BUILD"]) / "libexec/hutch/offline-model"
 PATIENCE = 60
 
@@ -53,3 +55,15 @@ class Model:
 
     def reset(self):
         self.ask("/reset", {})
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Model() as model:
+        yield model
+
+
+@pytest.fixture
+def model(server):
+    server.reset()
+    return server

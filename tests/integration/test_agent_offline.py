@@ -27,7 +27,7 @@ import time
 
 import pytest
 from model_server import Server, certificate, completion, event, plain, reset, send, stream
-from offline import PATIENCE, Model
+from offline import PATIENCE, model, server  # noqa: F401 (fixtures)
 from session_lines import HUTCH, assert_gone, children, processes_with
 
 HERE = pathlib.Path(__file__).parent
@@ -38,18 +38,6 @@ ENDLESS = "Run this code:\n```python\nprint('it runs', flush=True)\nwhile True: 
 PROMPT = b"hutch> "
 INTERRUPT_SECONDS = 2  # with others at work on the machine
 PR_SET_CHILD_SUBREAPER = 36
-
-
-@pytest.fixture(scope="module")
-def server():
-    with Model() as model:
-        yield model
-
-
-@pytest.fixture
-def model(server):
-    server.reset()
-    return server
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from offline import PATIENCE, PROGRAM, Model
+from offline import PATIENCE, PROGRAM, Model, model, server  # noqa: F401 (fixtures)
 
 EXECUTOR = {"type": "function", "function": {
     "name": "python_executor", "description": "runs",
@@ -24,18 +24,6 @@ EXECUTOR = {"type": "function", "function": {
                    "required": ["code"]}}}
 ADDRESSES = '{"users": [{"mail": "ann@example.org"}, {"note": "or bob.b+x@mail.example.com"}]}'
 TWO = "Compute 17*23 and 2^64."
-
-
-@pytest.fixture(scope="module")
-def server():
-    with Model() as model:
-        yield model
-
-
-@pytest.fixture
-def model(server):
-    server.reset()
-    return server
 
 
 def body_of(question, *more, quirks="", **members):

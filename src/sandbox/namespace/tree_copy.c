@@ -33,11 +33,6 @@ struct walk {
     int leaving; /* links out of a copied folder that led here */
 };
 
-static int no_memory(struct hutch_error *err)
-{
-    return err_set(err, HUTCH_ERR_NO_MEMORY, "out of memory");
-}
-
 static int too_long(struct hutch_error *err, const char *path)
 {
     return err_set(err, HUTCH_ERR_INVALID, "path is too long: '%.80s...'", path);
@@ -96,12 +91,12 @@ static int note_object(struct copier *copier, const char *path, mode_t mode,
         struct copied_object *objects =
             realloc(copier->objects, capacity * sizeof(*copier->objects));
         if (!objects)
-            return no_memory(err);
+            return err_no_memory(err);
         copier->objects = objects;
     }
     char *copy = strdup(path);
     if (!copy)
-        return no_memory(err);
+        return err_no_memory(err);
     copier->objects[copier->object_count++] =
         (struct copied_object){.path = copy, .parent = copier->parent};
     return 0;
@@ -339,7 +334,7 @@ static int copy_open_file(struct copier *copier, int in, const struct stat *st, 
                           const char *name, mode_t mode, struct hutch_error *err)
 {
     if (!copier->block && !(copier->block = malloc(BLOCK_BYTES)))
-        return no_memory(err);
+        return err_no_memory(err);
     auto_close int out =
         openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (out < 0 && errno == EEXIST)
